@@ -1,0 +1,45 @@
+"""`data.load`: every data set by its name."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from data import bundled, toy
+from data.datasets import Dataset
+
+__all__ = ["load", "names"]
+
+_SETS: dict[str, Callable[..., Dataset]] = {
+    maker: getattr(module, maker) for module in (bundled, toy) for maker in module.__all__
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names `load` knows, in alphabetical order."""
+    return tuple(sorted(_SETS))
+
+
+def load(name: str, **options: Any) -> Dataset:
+    """Load a data set by its name.
+
+    Args:
+        name: one of `data.names()`.
+        options: for toy sets, what their function takes: `data.load("gap", n=80, seed=0)`. Others take none.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest known one, or for an option the set does not take.
+    """
+    if name not in _SETS:
+        near = difflib.get_close_matches(str(name), _SETS, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ValueError(f"name must be a known data set, got {name!r}; {hint}known are: {', '.join(names())}")
+    maker = _SETS[name]
+    known = tuple(inspect.signature(maker).parameters)
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise ValueError(f"'{name}' has no option {unknown[0]!r}; {takes}")
+    return maker(**options)

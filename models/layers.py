@@ -1,0 +1,67 @@
+"""Layers are effects: a layer samples its weights, then applies them through one interceptable operation.
+
+`apply` sends a message of type "layer" through NumPyro's handler stack before it computes anything. A handler can so
+replace what the layer does with its weights, for instance draw a mask per example where the plain model draws one for
+all, and the model stays untouched. Without such a handler, `apply` computes `function(x, *weights)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jaxtyping import Array, Float
+from numpyro.primitives import _PYRO_STACK, apply_stack
+
+from models.priors import Prior, Site
+
+__all__ = ["ACTIVATIONS", "affine", "apply", "dense"]
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "tanh": jax.numpy.tanh,
+}
+"""The activations that a network can name; any function of one array can be given instead of a name."""
+
+
+def apply(layer: str, function: Callable[..., Array], x: Array, *weights: Array) -> Array:
+    """Apply a layer's weights to its input, or what a handler puts in place of that.
+
+    The message carries the layer's name, the function, and `(x, *weights)` as its arguments; a handler that sets its
+    "value" has answered it. The weights are those sampled at the sites `"<layer>.<kind>"`, in the function's order.
+    """
+    if not _PYRO_STACK:
+        return function(x, *weights)
+    message: dict[str, Any] = {
+        "type": "layer",
+        "name": layer,
+        "fn": function,
+        "args": (x, *weights),
+        "kwargs": {},
+        "value": None,
+        "scale": None,
+        "is_observed": False,
+        "cond_indep_stack": [],
+        "infer": {},
+        "stop": False,
+    }
+    return apply_stack(message)["value"]
+
+
+def affine(x: Float[Array, "n d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]) -> Float[Array, "n k"]:
+    """x W + b."""
+    return x @ weight + bias
+
+
+def dense(layer: str, x: Float[Array, "n d"], units: int, prior: Prior) -> Float[Array, "n k"]:
+    """A dense layer with sites `"<layer>.weight"` of shape (d, units) and `"<layer>.bias"` of shape (units,)."""
+    fan_in = x.shape[-1]
+    weight = prior.sample(Site(layer, "weight", fan_in), (fan_in, units))
+    bias = prior.sample(Site(layer, "bias", fan_in), (units,))
+    return apply(layer, affine, x, weight, bias)
