@@ -1,0 +1,56 @@
+"""R-hat, ESS and Monte Carlo error of arrays of draws, computed by ArviZ.
+
+ArviZ gives four identical frozen chains an R-hat of nan and the ESS of independent draws, and lets one NaN pass through.
+Here a quantity that stands still in a chain, or is not finite, has ESS 0 and an infinite R-hat and Monte Carlo error, so
+that no threshold can certify it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+
+from inference.arviz_import import arviz
+
+__all__ = ["chainwise_rhat", "ess", "mcse", "rhat"]
+
+
+def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """Rank-normalised split R-hat (Vehtari et al. 2021) of each quantity; infinite where it is degenerate.
+
+    Needs two chains: with one, use `chainwise_rhat`.
+    """
+    return _where_sound(draws, lambda az, data: az.rhat(data, method="rank"), np.inf)
+
+
+def chainwise_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain k"]:
+    """R-hat of the two halves of each chain on its own: has it come to rest, in whatever mode it sits?"""
+    half = draws.shape[1] // 2
+    return np.stack([rhat(np.stack([chain[:half], chain[-half:]])) for chain in draws])
+
+
+def ess(draws: Shaped[np.ndarray, "chain draw k"], method: str = "bulk") -> Float[np.ndarray, " k"]:
+    """Effective sample size of each quantity, "bulk" or "tail"; 0 where it is degenerate."""
+    return _where_sound(draws, lambda az, data: az.ess(data, method=method), 0.0)
+
+
+def mcse(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
+    """Monte Carlo standard error of the mean of each quantity; infinite where it is degenerate."""
+    return _where_sound(draws, lambda az, data: az.mcse(data, method="mean"), np.inf)
+
+
+def _sound(draws: np.ndarray) -> Bool[np.ndarray, " k"]:
+    moves = (draws != draws[:, :1]).any(axis=1).all(axis=0)
+    return moves & np.isfinite(draws).all(axis=(0, 1))
+
+
+def _where_sound(draws: np.ndarray, statistic: Any, otherwise: float) -> np.ndarray:
+    draws = np.asarray(draws, np.float64)
+    result = np.full(draws.shape[2], otherwise)
+    sound = _sound(draws)
+    if sound.any():
+        az = arviz()
+        result[sound] = statistic(az, az.convert_to_dataset({"q": draws[:, :, sound]}))["q"].values
+    return np.where(np.isnan(result), otherwise, result)

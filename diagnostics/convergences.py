@@ -1,0 +1,247 @@
+"""Convergence: can the draws be believed, and in which space?
+
+Chains are judged by rank-normalised R-hat and by effective sample size, in weight space and in function space, by
+divergences and by E-BFMI. A guide is judged by its loss and by the Pareto k-hat of its importance weights, never by
+R-hat, which independent draws always pass. A point has nothing to judge. The result is a value with named thresholds,
+a list of what fails, and a verdict in words.
+
+References: Vehtari et al. 2021 (R-hat, ESS; 10.1214/20-BA1221), Betancourt 2016 (E-BFMI; arXiv:1604.00695),
+Yao et al. 2018 (k-hat of a guide; arXiv:1802.02538).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from diagnostics import chains
+from diagnostics.functions import function_draws, weight_draws
+from inference import Posterior
+from inference.arviz_import import arviz
+from models import Network
+
+__all__ = ["Convergence", "Mixing", "convergence"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """How well chains mix in one space.
+
+    Attributes:
+        rhat: of each quantity; nan where there is one chain.
+        ess_bulk: of each quantity.
+        ess_tail: of each quantity.
+        mcse: Monte Carlo standard error of each mean.
+        chainwise_rhat: (chain, quantity), each chain's halves against each other.
+    """
+
+    rhat: np.ndarray
+    ess_bulk: np.ndarray
+    ess_tail: np.ndarray
+    mcse: np.ndarray
+    chainwise_rhat: np.ndarray
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> Mixing:
+        """Measure draws, (chain, draw, quantity)."""
+        single = draws.shape[0] == 1
+        return cls(
+            np.full(draws.shape[2], np.nan) if single else chains.rhat(draws),
+            chains.ess(draws, "bulk"),
+            chains.ess(draws, "tail"),
+            chains.mcse(draws),
+            chains.chainwise_rhat(draws),
+        )
+
+    @property
+    def judged_rhat(self) -> np.ndarray:
+        """The R-hat of each quantity; where there is only one chain, that of its halves."""
+        return self.chainwise_rhat[0] if len(self.chainwise_rhat) == 1 else self.rhat
+
+    @property
+    def worst_rhat(self) -> float:
+        """The largest R-hat."""
+        return float(self.judged_rhat.max())
+
+    @property
+    def least_ess(self) -> float:
+        """The smallest ESS, bulk or tail."""
+        return float(min(self.ess_bulk.min(), self.ess_tail.min()))
+
+    def failures(self, space: str, rhat: float, ess: float) -> list[str]:
+        """What misses the thresholds, in words."""
+        worst, least = self.worst_rhat, self.least_ess
+        found = []
+        if not worst <= rhat:
+            share = np.mean(~(self.judged_rhat <= rhat))
+            found.append(f"R-hat in {space}: worst {worst:.3g}, above {rhat} for {share:.0%} of the quantities")
+        if not least >= ess:
+            found.append(f"ESS in {space}: least {least:.0f}, below {ess:g}")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """The verdict on a posterior; `str()` of it starts with the verdict and lists what fails.
+
+    Attributes:
+        verdict: one or two sentences.
+        passed: True, False, or None where there is nothing to judge.
+        failures: what misses its threshold.
+        kind: what the draws are, "chains", "guide" or "point".
+        weights: mixing in weight space, for chains.
+        functions: mixing in function space, for chains of a network.
+        divergences: number of divergent draws, for chains.
+        ebfmi: the least E-BFMI over chains, nan where there is no energy.
+        acceptance: the mean acceptance rate, nan where there is none.
+        pareto_k: of the guide's importance weights, nan for others.
+        loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for others.
+        thresholds: what was asked for.
+    """
+
+    verdict: str
+    passed: bool | None
+    failures: tuple[str, ...]
+    kind: str
+    weights: Mixing | None = None
+    functions: Mixing | None = None
+    divergences: int = 0
+    ebfmi: float = np.nan
+    acceptance: float = np.nan
+    pareto_k: float = np.nan
+    loss_slope: float = np.nan
+    thresholds: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"  - {failure}" for failure in self.failures)])
+
+
+def convergence(
+    posterior: Posterior,
+    x: Any = None,
+    *,
+    rhat: float = 1.01,
+    ess: float = 400.0,
+    ebfmi: float = 0.3,
+    pareto_k: float = 0.7,
+    slope: float = 3.0,
+) -> Convergence:
+    """Judge a posterior.
+
+    Args:
+        posterior: of any method.
+        x: inputs at which a network's functions are judged; by default some of its training inputs.
+        rhat: the largest rank-normalised R-hat that passes.
+        ess: the smallest bulk and tail effective sample size that pass.
+        ebfmi: the smallest energy fraction of missing information that passes.
+        pareto_k: the largest k-hat of a guide's importance weights that passes.
+        slope: how many standard errors the loss of a guide may still be falling by.
+    """
+    thresholds = {"rhat": rhat, "ess": ess, "ebfmi": ebfmi, "pareto_k": pareto_k, "slope": slope}
+    if posterior.kind == "point":
+        return Convergence("One draw: there is no convergence to judge.", None, (), "point", thresholds=thresholds)
+    if posterior.kind == "guide":
+        return _judge_guide(posterior, thresholds)
+    return _judge_chains(posterior, x, thresholds)
+
+
+def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) -> Convergence:
+    rhat, ess = thresholds["rhat"], thresholds["ess"]
+    if posterior.shape[1] < 4:
+        few = f"{posterior.shape[1]} draws per chain are too few to judge; at least 4 are needed"
+        return Convergence(f"Convergence failed: {few}.", False, (few,), "chains", thresholds=thresholds)
+    weights = Mixing.of(weight_draws(posterior))
+    network = isinstance(posterior.model, Network)
+    functions = Mixing.of(function_draws(posterior, x)) if network else None
+    in_weights = weights.failures("weight space", rhat, ess)
+    in_functions = functions.failures("function space", rhat, ess) if functions else []
+
+    statistics = posterior.statistics
+    divergences = int(statistics["diverging"].sum()) if "diverging" in statistics else 0
+    acceptance = float(statistics["acceptance_rate"].mean()) if "acceptance_rate" in statistics else np.nan
+    energy = _least_ebfmi(statistics["energy"]) if "energy" in statistics else np.nan
+    elsewhere = []
+    if divergences:
+        where = int((statistics["diverging"].sum(axis=1) > 0).sum())
+        elsewhere.append(f"{divergences} divergent draws, in {where} of {posterior.shape[0]} chains")
+    if energy < thresholds["ebfmi"]:
+        elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
+
+    deciding = (in_functions if functions else in_weights) + elsewhere
+    verdict = _chain_verdict(deciding, in_weights, weights, functions)
+    return Convergence(
+        verdict,
+        not deciding,
+        tuple(in_functions + in_weights + elsewhere),
+        "chains",
+        weights,
+        functions,
+        divergences,
+        energy,
+        acceptance,
+        thresholds=thresholds,
+    )
+
+
+def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing, functions: Mixing | None) -> str:
+    judged = functions or weights
+    space = "functions" if functions else "chains"
+    numbers = f"worst R-hat {judged.worst_rhat:.3f}, least ESS {judged.least_ess:.0f}"
+    if deciding:
+        return (
+            f"Convergence failed ({numbers}): do not rely on these {'predictions' if functions else 'draws'} yet. "
+            "Run longer, or look at what is listed."
+        )
+    if functions is not None and in_weights:
+        return (
+            f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}), as "
+            "is usual for a network, whose hidden units can trade places. Believe the predictions, not single weights."
+        )
+    return f"The {space} have converged ({numbers}): believe the {'predictions and the weights' if functions else 'draws'}."
+
+
+def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
+    falling = _loss_slope(posterior.curves["loss"][0])
+    log_weights = (posterior.statistics["lp"] - posterior.statistics["guide_log_density"]).astype(np.float64)
+    k = _pareto_k(log_weights.ravel())
+    failures = []
+    if falling < -thresholds["slope"]:
+        failures.append(f"the loss was still falling at the end, by {-falling:.1f} standard errors; use more steps")
+    if not k <= thresholds["pareto_k"]:
+        failures.append(f"Pareto k-hat {k:.2f}, above {thresholds['pareto_k']}: the guide is not close to the posterior")
+    if falling < -thresholds["slope"]:
+        verdict = "Convergence failed: the guide had not settled when the steps ran out."
+    elif failures:
+        verdict = (
+            f"The guide has settled, but the importance check failed (Pareto k-hat {k:.2f}): its draws are an "
+            "approximation whose error only a comparison with exact draws can show."
+        )
+    else:
+        verdict = f"The guide has settled and is close to the posterior (Pareto k-hat {k:.2f})."
+    return Convergence(
+        verdict, not failures, tuple(failures), "guide", pareto_k=k, loss_slope=falling, thresholds=thresholds
+    )
+
+
+def _loss_slope(loss: np.ndarray) -> float:
+    """The least-squares slope of the last fifth of the losses, in its standard errors."""
+    tail = np.asarray(loss[-max(len(loss) // 5, 3) :], np.float64)
+    step = np.arange(len(tail)) - (len(tail) - 1) / 2
+    slope = (step @ tail) / (step @ step)
+    residual = tail - tail.mean() - slope * step
+    error = np.sqrt((residual @ residual) / max(len(tail) - 2, 1) / (step @ step))
+    return float(slope / error) if error > 0 else 0.0
+
+
+def _pareto_k(log_weights: np.ndarray) -> float:
+    if not np.isfinite(log_weights).all():
+        return np.inf
+    return float(arviz().psislw(log_weights)[1])
+
+
+def _least_ebfmi(energy: np.ndarray) -> float:
+    if (energy == energy[:, :1]).all(axis=1).any() or not np.isfinite(energy).all():
+        return 0.0
+    return float(np.min(arviz().bfmi(np.asarray(energy, np.float64))))

@@ -1,0 +1,39 @@
+"""Function space: what a posterior says about y at given inputs, draw by draw.
+
+Weights of a network can be permuted without changing the function, so chains may disagree about every weight and agree
+about every prediction. These are the quantities in which agreement counts: class probabilities (logits have a direction
+that the softmax ignores), or the mean of a regression, and learned noise as one more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from inference import Posterior
+from models import Network
+
+__all__ = ["function_draws", "weight_draws"]
+
+
+def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "chain draw k"]:
+    """The functions' values at the inputs `x`, or at the posterior's own probes; no columns if it is no network."""
+    if not isinstance(posterior.model, Network):
+        return np.zeros((*posterior.shape, 0))
+    prediction = posterior.predict(posterior.probes if x is None else x)
+    likelihood: Any = posterior.model.likelihood
+    if likelihood.classes is not None:
+        # The last class follows from the others.
+        values = likelihood.probabilities(prediction.outputs)[..., :-1]
+    else:
+        values = likelihood.mean(prediction.outputs)
+    flat = values.reshape(*posterior.shape, -1)
+    noise = [posterior.draws["noise"].reshape(*posterior.shape, -1)] if "noise" in posterior.draws else []
+    return np.concatenate([flat, *noise], axis=-1)
+
+
+def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
+    """All sites side by side."""
+    return np.concatenate([values.reshape(*posterior.shape, -1) for values in posterior.draws.values()], axis=-1)

@@ -1,0 +1,134 @@
+"""Figures, one function each, in one colour-blind-safe style. Each returns a matplotlib `Figure` and shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diagnostics.convergences import Mixing
+from diagnostics.functions import function_draws
+from diagnostics.scoring import in_data_units
+from inference import Posterior
+from inference.prediction import Classification, Prediction, Regression
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["band", "losses", "mixing", "observed_and_predicted", "reliability", "traces"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito
+
+
+def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
+    """Targets against predicted means, with central 90 % intervals; points on the line are right."""
+    prediction, targets = in_data_units(prediction, y)
+    assert isinstance(prediction, Regression)
+    figure, axes = _figure(title or "Observed against predicted, with 90 % intervals")
+    lower, upper = (bound.ravel() for bound in prediction.interval(0.9))
+    mean, observed = prediction.mean.ravel(), targets.ravel()
+    inside = (lower <= observed) & (observed <= upper)
+    for chosen, colour, label in ((inside, COLOURS[0], "inside"), (~inside, COLOURS[1], "outside")):
+        if chosen.any():
+            error = np.stack([mean - lower, upper - mean])[:, chosen]
+            axes.errorbar(mean[chosen], observed[chosen], xerr=error, fmt="o", ms=3, lw=0.7, color=colour, label=label)
+    ends = [min(lower.min(), observed.min()), max(upper.max(), observed.max())]
+    axes.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
+    axes.set(xlabel="predicted", ylabel="observed")
+    axes.legend(title="90 % interval", frameon=False)
+    return figure
+
+
+def band(predictions: Mapping[str, Prediction], x: np.ndarray, data: tuple[np.ndarray, np.ndarray] | None = None) -> Figure:
+    """Mean and central 90 % interval along one input, for each prediction; `data` adds observed points."""
+    figure, axes = _figure("Predicted mean and 90 % interval")
+    order = np.argsort(x[:, 0])
+    for (name, prediction), colour in zip(predictions.items(), _colours(), strict=False):
+        assert isinstance(prediction, Regression)
+        lower, upper = prediction.interval(0.9)
+        axes.plot(x[order, 0], prediction.mean[order], color=colour, lw=1.3, label=name)
+        axes.fill_between(x[order, 0], lower[order], upper[order], color=colour, alpha=0.18, lw=0)
+    if data is not None:
+        axes.plot(data[0][:, 0], data[1], "k.", ms=3, label="observed")
+    axes.set(xlabel="x", ylabel="y")
+    axes.legend(frameon=False)
+    return figure
+
+
+def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10) -> Figure:
+    """How often the top class is right, by how sure the prediction was."""
+    assert isinstance(prediction, Classification)
+    _, labels = in_data_units(prediction, y)
+    confidence = prediction.probs.max(axis=1)
+    hit = prediction.probs.argmax(axis=1) == labels
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    count = np.bincount(place, minlength=bins)
+    used = count > 0
+    figure, axes = _figure(title or "Reliability of the top class")
+    axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
+    axes.scatter(
+        (np.bincount(place, confidence, minlength=bins)[used] / count[used]),
+        (np.bincount(place, hit, minlength=bins)[used] / count[used]),
+        s=10 + 200 * count[used] / count.sum(),
+        color=COLOURS[0],
+    )
+    axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(-0.02, 1.02))
+    return figure
+
+
+def losses(posterior: Posterior, title: str = "") -> Figure:
+    """The loss at every step, over its last nine tenths."""
+    figure, axes = _figure(title or "Loss")
+    for chain, colour in zip(posterior.curves["loss"], _colours(), strict=False):
+        first = len(chain) // 10
+        axes.plot(np.arange(first, len(chain)), chain[first:], lw=0.6, color=colour)
+    axes.set(xlabel="step", ylabel="loss (nats)")
+    return figure
+
+
+def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
+    """One function value along every chain: that which the chains agree on least is not hidden, it is the first."""
+    draws = function_draws(posterior, x)
+    between = draws.mean(axis=1).var(axis=0) / np.maximum(draws.var(axis=1).mean(axis=0), 1e-30)
+    worst = int(between.argmax())
+    figure, axes = _figure(title or "Trace of the function value that the chains agree on least")
+    for i, (chain, colour) in enumerate(zip(draws[:, :, worst], _colours(), strict=False)):
+        axes.plot(chain, lw=0.7, color=colour, label=f"chain {i}")
+    axes.set(xlabel="draw", ylabel="value")
+    axes.legend(frameon=False, ncols=4, fontsize="small")
+    return figure
+
+
+def mixing(weights: Mixing, functions: Mixing | None, threshold: float = 1.01, title: str = "") -> Figure:
+    """Histograms of R-hat in weight space and in function space."""
+    figure, axes = _figure(title or "R-hat in weight space and in function space")
+    spaces = [("weights", weights, COLOURS[1])] + ([("functions", functions, COLOURS[0])] if functions else [])
+    values = {name: np.log10(np.maximum(_finite(space.judged_rhat) - 1, 1e-4)) for name, space, _ in spaces}
+    edges = np.linspace(-4, max(0.0, *(v.max() for v in values.values())), 30)
+    for name, _, colour in spaces:
+        axes.hist(values[name], edges, color=colour, alpha=0.6, label=name, density=True)
+    axes.axvline(np.log10(threshold - 1), color="k", lw=0.8, ls="--", label=f"R-hat {threshold}")
+    ticks = [-4, -3, -2, -1, 0]
+    axes.set_xticks(ticks, [f"{1 + 10.0**tick:g}" for tick in ticks])
+    axes.set(xlabel="R-hat", ylabel="share of quantities (density)")
+    axes.legend(frameon=False)
+    return figure
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), values, 11.0)
+
+
+def _colours() -> tuple[str, ...]:
+    return COLOURS * 20
+
+
+def _figure(title: str) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure  # takes a while to import, so only where a figure is drawn
+
+    figure = Figure(figsize=(5.4, 3.5), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes

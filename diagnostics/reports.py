@@ -1,0 +1,148 @@
+"""The report: one HTML file with the verdict first, that opens from disk, without scripts or outside resources.
+
+Everything that is shown is escaped, names of sites and data sets included.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diagnostics import plots
+from diagnostics.comparison import Comparison, compare
+from diagnostics.convergences import Convergence, convergence
+from inference import Posterior
+from inference.prediction import Classification, Regression
+from models import Network
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["report"]
+
+_PACKAGES = ("touchstone-bnn", "jax", "numpyro", "arviz", "numpy")
+
+
+@dataclass(frozen=True)
+class _Picture:
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    name: str
+    posterior: Posterior
+    convergence: Convergence
+    figures: tuple[_Picture, ...]
+    call: str
+
+
+def report(
+    posterior: Posterior | Mapping[str, Posterior],
+    test: Any = None,
+    path: str | Path = "report.html",
+    *,
+    reference: str | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write a report about one posterior, or about several of the same model.
+
+    Args:
+        posterior: one, or several by name.
+        test: a `Split` or `(x, y)` to score predictions on; without it the report is about convergence alone.
+        path: of the HTML file.
+        reference: the name of the posterior that the others are compared with; by default the first one made of
+            chains, if there are several posteriors.
+        title: of the page.
+
+    Returns:
+        The path of the file.
+    """
+    posteriors = {posterior.method.name: posterior} if isinstance(posterior, Posterior) else dict(posterior)
+    if not posteriors:
+        raise ValueError("report needs at least one posterior, got none")
+    if reference is None and len(posteriors) > 1:
+        reference = next((name for name, each in posteriors.items() if each.kind == "chains"), None)
+    first = next(iter(posteriors.values()))
+    comparison = None
+    if test is not None and isinstance(first.model, Network):
+        comparison = compare(posteriors, test, reference)
+    page = _template().render(
+        title=title or f"Posterior of {'several methods' if len(posteriors) > 1 else next(iter(posteriors))}",
+        about=_about(posteriors, test),
+        entries=[_entry(name, each, test) for name, each in posteriors.items()],
+        comparison=comparison,
+        units=_units(test, comparison),
+        test_name=getattr(test, "name", "test data"),
+        sites=[
+            {"name": name, "shape": "x".join(map(str, values.shape[2:])) or "scalar", "size": values[0, 0].size}
+            for name, values in first.draws.items()
+        ],
+        model=first.model if isinstance(first.model, Network) else getattr(first.model, "__name__", "a NumPyro model"),
+        versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
+    )
+    path = Path(path)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
+    judged = convergence(posterior)
+    figures = []
+    if test is not None and isinstance(posterior.model, Network):
+        x, y = test
+        prediction = posterior.predict(x)
+        targets = test if hasattr(test, "restore") else y
+        if isinstance(prediction, Classification):
+            figures.append(_picture(plots.reliability(prediction, targets)))
+        elif isinstance(prediction, Regression):
+            figures.append(_picture(plots.observed_and_predicted(prediction, targets)))
+    if judged.weights is not None:
+        figures.append(_picture(plots.mixing(judged.weights, judged.functions)))
+        if judged.functions is not None:
+            figures.append(_picture(plots.traces(posterior)))
+    if posterior.curves:
+        figures.append(_picture(plots.losses(posterior)))
+    options = "".join(f", {key}={value!r}" for key, value in posterior.method.options().items() if value is not None)
+    tempered = f", temperature={posterior.temperature}, tempering={posterior.tempering!r}"
+    call = f"inference.run(model, ..., method={posterior.method.name!r}, seed={posterior.seed}{options}{tempered})"
+    return _Entry(name, posterior, judged, tuple(figures), call)
+
+
+def _about(posteriors: Mapping[str, Posterior], test: Any) -> str:
+    seconds = sum(posterior.cost.seconds for posterior in posteriors.values())
+    weights = sum(values[0, 0].size for values in next(iter(posteriors.values())).draws.values())
+    words = f"{weights:,} unknowns; {', '.join(posteriors)}; {seconds:.0f} seconds in all"
+    return words + (f"; judged on {len(test[1] if isinstance(test, tuple) else test):,} test points." if test else ".")
+
+
+def _units(test: Any, comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    if "accuracy" in comparison.columns:
+        return "Log score: mean log probability, in nats; higher is better."
+    where = "the data's own units" if hasattr(test, "restore") else "the units of y"
+    return f"Scores are in {where}; log score: mean log density, higher is better; coverage is of the 90 % interval."
+
+
+def _picture(figure: Figure) -> _Picture:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = figure.axes[0].get_title(loc="left")
+    return _Picture("data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode(), text)
+
+
+def _template() -> Any:
+    import jinja2
+
+    folder = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html.j2")

@@ -1,0 +1,3 @@
+"""Experiments: one file per study or published table."""
+
+__all__: list[str] = []

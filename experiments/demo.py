@@ -1,0 +1,44 @@
+"""The demonstration of `make demo`: one network, one real data set, three methods, one table and one report.
+
+The network is a perceptron with one hidden layer on scikit-learn's diabetes data. MAP gives one set of weights, Gaussian
+SVI a cheap posterior, NUTS with 4 chains the one that the others are compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+import data
+import diagnostics
+import inference
+import models
+
+__all__ = ["demo"]
+
+
+def demo(report: Path = Path("report.html")) -> None:
+    """Fit the same network by MAP, SVI and NUTS, print one table and write the report."""
+    console = Console()
+    began = time.perf_counter()
+    train, test = data.load("diabetes").split(seed=0)
+    model = models.mlp(hidden=(20,), activation="tanh", prior=models.Normal(1.0, fan_in=True))
+    console.print(f"diabetes: {len(train)} patients to learn from, {len(test)} to predict")
+    posteriors = {
+        "map": inference.run(model, train, method="map"),
+        "svi": inference.run(model, train, method="svi"),
+        "nuts": inference.run(model, train, method="nuts", chains=4, draws=500, warmup=500),
+    }
+
+    comparison = diagnostics.compare(posteriors, test, reference="nuts")
+    console.print(f"\n{test.name} part, in its own units\n{comparison}\n", highlight=False)
+    console.print(f"nuts: {diagnostics.convergence(posteriors['nuts']).verdict}", highlight=False)
+    path = diagnostics.report(posteriors, test, path=report, reference="nuts", title="Diabetes: three posteriors of one network")
+    console.print(f"{time.perf_counter() - began:.0f} seconds; the report is in {path}", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(demo)

@@ -1,0 +1,12 @@
+"""Inference: one call for every method, and one record out of all of them."""
+
+from inference.methods import Method
+from inference.nuts import NUTS
+from inference.points import MAP, MLE
+from inference.posterior import Posterior
+from inference.prediction import Prediction
+from inference.running import METHODS, run
+from inference.storage import load
+from inference.variational import SVI
+
+__all__ = ["MAP", "METHODS", "MLE", "NUTS", "SVI", "Method", "Posterior", "Prediction", "load", "run"]

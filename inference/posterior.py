@@ -1,0 +1,199 @@
+"""The one record that every method gives back.
+
+Nothing downstream asks which method ran: a point estimate is one draw, a guide gives independent draws, a sampler gives
+chains of them. `Posterior.kind` says which of these the draws are, because they are judged differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from numpyro import handlers
+
+from inference.arviz_import import arviz
+from inference.driver import Cost
+from inference.methods import Method
+from inference.prediction import Prediction
+from inference.target import Arguments
+from models import Network
+from models.validation import positive_integer
+
+__all__ = ["Posterior"]
+
+_BLOCK = 2**22  # activations that a block of draws may hold while it predicts
+_ROWS = 4096  # rows that are predicted at a time, unless `batch_size` says otherwise
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of a model's sites given data, and how they came about.
+
+    Attributes:
+        model: the model that was run.
+        method: the record of its options.
+        seed: the integer, or the words of the key, that `run` was given.
+        temperature: T.
+        tempering: what the temperature divides.
+        draws: each site's values, (chain, draw, ...), deterministic sites included.
+        statistics: scalars of each draw, (chain, draw), under ArviZ's names.
+        curves: scalars of each step of a method that optimises, (chain, step).
+        observed: what the model observed.
+        probes: for a network, some of its training inputs, at which its functions are judged; else empty.
+        cost: seconds, gradients and memory.
+        partial: True if the run was stopped before its end.
+    """
+
+    model: Callable[..., Any]
+    method: Method
+    seed: int | tuple[int, ...]
+    temperature: float
+    tempering: str
+    draws: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray]
+    curves: dict[str, np.ndarray]
+    observed: dict[str, np.ndarray]
+    probes: np.ndarray
+    cost: Cost
+    partial: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the draws are: "chains", "guide" or "point"."""
+        return self.method.kind
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of chains and of draws per chain."""
+        chain, draw = next(iter(self.draws.values())).shape[:2]
+        return chain, draw
+
+    @cached_property
+    def idata(self) -> Any:
+        """The draws as an `arviz.InferenceData`: groups posterior, sample_stats and observed_data."""
+        attributes = {
+            "inference_library": "touchstone",
+            "method": self.method.name,
+            "temperature": self.temperature,
+            "tempering": self.tempering,
+            "partial": int(self.partial),
+        }
+        az = arviz()
+        groups = {
+            "posterior": az.dict_to_dataset(self.draws, attrs=attributes),
+            "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes).merge(
+                {name: (("chain", "step"), values) for name, values in self.curves.items()}
+            ),
+            "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
+        }
+        return az.InferenceData(**groups)
+
+    def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Any:
+        """What the posterior says at new inputs.
+
+        Args:
+            args: for a network, the inputs `x`, or a `Split` whose inputs are taken; for any other model, its
+                arguments with the observed ones left out or None.
+            draws: use this many draws per chain, evenly spaced; None uses all.
+            batch_size: rows at a time, to bound the memory; for networks.
+
+        Returns:
+            A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, a dict
+            of its observed and deterministic sites, each (chain, draw, ...).
+        """
+        chosen = self._thinned(draws)
+        if isinstance(self.model, Network):
+            return self._predict_network(_inputs(args), chosen, batch_size)
+        if batch_size is not None:
+            raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
+        arguments, arrays = Arguments.split(args)
+        words = (self.seed,) if isinstance(self.seed, int) else self.seed
+        key = jax.random.key(hash(words) % 2**32)
+        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in chosen.items()}
+        sites = _simulate(self.model, arguments, arrays, flat, key)
+        shape = next(iter(chosen.values())).shape[:2]
+        return {name: np.asarray(values).reshape(*shape, *values.shape[1:]) for name, values in sites.items()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the posterior to one file that `inference.load` reads; see `inference.storage`."""
+        from inference.storage import save
+
+        save(self, path)
+
+    def _thinned(self, draws: int | None) -> dict[str, np.ndarray]:
+        if draws is None:
+            return self.draws
+        positive_integer("draws", draws)
+        available = self.shape[1]
+        if draws > available:
+            raise ValueError(f"draws must be at most the {available} draws per chain there are, got {draws}")
+        chosen = np.linspace(0, available - 1, draws).round().astype(int)
+        return {name: values[:, chosen] for name, values in self.draws.items()}
+
+    def _predict_network(self, x: Any, draws: dict[str, np.ndarray], batch_size: int | None) -> Prediction:
+        model = self.model
+        assert isinstance(model, Network)
+        if batch_size is not None:
+            positive_integer("batch_size", batch_size)
+        (inputs,) = model.validate(x)
+        weights = {name: draws[name] for name in model.weights(inputs)}
+        expected = {name: values.shape[2:] for name, values in weights.items()}
+        if model.weights(inputs) != expected:
+            raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
+        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in weights.items()}
+        size = min(batch_size or _ROWS, len(inputs))
+        width = max(shape[-1] for shape in expected.values())
+        block = max(1, _BLOCK // (size * width))
+        pieces = []
+        for first in range(0, len(inputs), size):
+            rows = inputs[first : first + size]
+            padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
+            pieces.append(np.asarray(_outputs(model, block, flat, padded))[:, : len(rows)])
+        outputs = np.concatenate(pieces, axis=1)
+        shape = next(iter(weights.values())).shape[:2]
+        return Prediction.of(model.likelihood, outputs.reshape(*shape, *outputs.shape[1:]), draws)
+
+
+def _inputs(args: tuple[Any, ...]) -> Any:
+    if len(args) != 1:
+        raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
+    return getattr(args[0], "x", args[0])  # a Split has its inputs in x
+
+
+@partial(jax.jit, static_argnames=("model", "block"))
+def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """The outputs under each draw, (draw, n, outputs), `block` draws at a time."""
+    return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
+
+
+@partial(jax.jit, static_argnames=("model", "arguments"))
+def _simulate(
+    model: Callable[..., Any],
+    arguments: Arguments,
+    arrays: tuple[jax.Array, ...],
+    draws: dict[str, jax.Array],
+    key: jax.Array,
+) -> dict[str, jax.Array]:
+    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew."""
+
+    def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
+        draw, key = argument
+        fixed = handlers.substitute(
+            handlers.seed(model, key),
+            substitute_fn=lambda site: draw.get(site["name"]) if site["type"] == "sample" else None,
+        )
+        trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
+        return {
+            name: site["value"]
+            for name, site in trace.items()
+            if site["type"] == "deterministic" or (site["type"] == "sample" and name not in draw)
+        }
+
+    count = len(next(iter(draws.values())))
+    return lax.map(one, (draws, jax.random.split(key, count)))

@@ -1,0 +1,208 @@
+r"""Predictions: what a posterior says about new targets, as a mixture over its draws.
+
+Every draw w_s of the posterior gives a distribution p(y | x, w_s); the prediction is their average, each draw with the
+same weight:  p(y | x) = (1/S) sum_s p(y | x, w_s).  Uncertainty splits into a part that more data would remove and one
+that they would not. For regression, as variances (law of total variance):
+
+    total = Var_s(E[y | w_s]) + E_s(Var[y | w_s]) = epistemic + aleatoric
+
+For classification, in nats, with H the entropy and p_s the probabilities under draw s (Kendall & Gal 2017):
+
+    total = H[mean_s p_s] = (H[mean_s p_s] - mean_s H[p_s]) + mean_s H[p_s] = epistemic + aleatoric
+
+Moments over draws divide by the number of draws, so a point estimate has an epistemic part of exactly 0. All numbers
+are float64 NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from models import Likelihood
+from models.validation import finite_array
+
+__all__ = ["Classification", "Prediction", "Regression"]
+
+_DRAWS = (0, 1)  # the axes of chains and draws
+_BISECTIONS = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a posterior says about the targets at n inputs.
+
+    Attributes:
+        outputs: the network's outputs under each draw, (chain, draw, n, outputs).
+        likelihood: of the targets given the outputs.
+        noise: the likelihood's own parameter per draw, ready to broadcast; 0 if it has none.
+        restored: True in the data's own units, False in the units of the `y` that was given to `run`.
+    """
+
+    outputs: Float[np.ndarray, "chain draw n k"]
+    likelihood: Likelihood
+    noise: np.ndarray
+    restored: bool = False
+
+    @staticmethod
+    def of(likelihood: Any, outputs: np.ndarray, sites: dict[str, np.ndarray]) -> Prediction:
+        """The prediction of a likelihood from outputs and the draws they came from."""
+        if likelihood.classes is None:
+            return Regression(outputs, likelihood, likelihood.noise(sites))
+        return Classification(outputs, likelihood, np.zeros(()))
+
+    def __len__(self) -> int:
+        return self.outputs.shape[2]
+
+    def _targets(self, y: Any) -> np.ndarray:
+        array = finite_array("y", y)
+        several = self.likelihood.classes is None and self.likelihood.outputs > 1
+        expected = (len(self), self.likelihood.outputs) if several else (len(self),)
+        if array.shape != expected:
+            raise ValueError(f"y must have shape {expected}, as the prediction has, got {array.shape}")
+        return array
+
+
+@dataclass(frozen=True, eq=False)
+class Regression(Prediction):
+    """A prediction of real targets, (n,) for one output and (n, d) for several."""
+
+    @cached_property
+    def _conditional(self) -> Any:
+        return self.likelihood.conditional(self.outputs, self.noise)  # type: ignore[attr-defined]
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, "n *d"]:
+        """The mean of the mixture."""
+        return self._conditional.mean().mean(axis=_DRAWS)
+
+    @cached_property
+    def epistemic(self) -> Float[np.ndarray, "n *d"]:
+        """The variance over draws of the conditional mean."""
+        return self._conditional.mean().var(axis=_DRAWS)
+
+    @cached_property
+    def aleatoric(self) -> Float[np.ndarray, "n *d"]:
+        """The mean over draws of the conditional variance."""
+        variance = np.broadcast_to(self._conditional.var(), self._conditional.mean().shape)
+        return variance.mean(axis=_DRAWS)
+
+    @property
+    def total(self) -> Float[np.ndarray, "n *d"]:
+        """The variance of the mixture."""
+        return self.epistemic + self.aleatoric
+
+    @property
+    def std(self) -> Float[np.ndarray, "n *d"]:
+        """The standard deviation of the mixture."""
+        return np.sqrt(self.total)
+
+    def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
+        """The log density of the mixture at each row's target, joint over a row's outputs."""
+        log_density = self._conditional.logpdf(self._targets(y))
+        if log_density.ndim > 3:
+            log_density = log_density.sum(axis=-1)
+        return _log_mean_exp(log_density)
+
+    def cdf(self, y: Any) -> Float[np.ndarray, "n *d"]:
+        """The probability that the mixture puts below each target."""
+        return self._conditional.cdf(self._targets(y)).mean(axis=_DRAWS)
+
+    def interval(self, probability: float = 0.9) -> tuple[Float[np.ndarray, "n *d"], Float[np.ndarray, "n *d"]]:
+        """The central interval of the mixture that holds this probability, as (lower, upper)."""
+        if not 0 < probability < 1:
+            raise ValueError(f"probability must be above 0 and below 1, got {probability!r}")
+        return self._quantile((1 - probability) / 2), self._quantile((1 + probability) / 2)
+
+    def _quantile(self, level: float) -> np.ndarray:
+        """By bisection: the mixture's quantile lies between the smallest and the largest of its parts'."""
+        quantiles = np.broadcast_to(self._conditional.ppf(level), self._conditional.mean().shape)
+        lower, upper = quantiles.min(axis=_DRAWS), quantiles.max(axis=_DRAWS)
+        for _ in range(_BISECTIONS):
+            middle = (lower + upper) / 2
+            below = self.cdf(middle) < level
+            lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
+        return (lower + upper) / 2
+
+    def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n *d"]:
+        """One target per draw and input."""
+        shape = self._conditional.mean().shape
+        return self._conditional.rvs(size=shape, random_state=np.random.default_rng(seed))
+
+    def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Regression:
+        """The prediction of `location + scale * y`; a prediction that is in the data's own units stays as it is."""
+        if self.restored:
+            return self
+        outputs, noise = self.likelihood.rescaled(  # type: ignore[attr-defined]
+            self.outputs.astype(np.float64), self.noise, location, scale
+        )
+        return replace(self, outputs=outputs, noise=noise, restored=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Classification(Prediction):
+    """A prediction of labels."""
+
+    @cached_property
+    def _log_probs(self) -> Float[np.ndarray, "chain draw n classes"]:
+        return self.likelihood.log_probabilities(self.outputs)  # type: ignore[attr-defined]
+
+    @cached_property
+    def probs(self) -> Float[np.ndarray, "n classes"]:
+        """The probability of each class under the mixture."""
+        return np.exp(self._log_probs).mean(axis=_DRAWS)
+
+    @property
+    def mean(self) -> Float[np.ndarray, "n classes"]:
+        """The mean of a label written as 0s and one 1, which is `probs`."""
+        return self.probs
+
+    @property
+    def std(self) -> Float[np.ndarray, "n classes"]:
+        """The standard deviation of a label written as 0s and one 1."""
+        return np.sqrt(self.probs * (1 - self.probs))
+
+    @cached_property
+    def aleatoric(self) -> Float[np.ndarray, " n"]:
+        """The mean over draws of the entropy, in nats."""
+        return -(np.exp(self._log_probs) * self._log_probs).sum(axis=-1).mean(axis=_DRAWS)
+
+    @cached_property
+    def total(self) -> Float[np.ndarray, " n"]:
+        """The entropy of the mixture, in nats."""
+        return -(self.probs * np.log(np.where(self.probs > 0, self.probs, 1.0))).sum(axis=-1)
+
+    @property
+    def epistemic(self) -> Float[np.ndarray, " n"]:
+        """The mutual information between label and weights, in nats; 0 for a point estimate."""
+        if self.outputs.shape[0] * self.outputs.shape[1] == 1:
+            return np.zeros(len(self))
+        return np.maximum(self.total - self.aleatoric, 0.0)  # rounding can leave -1e-16
+
+    def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
+        """The log probability of each row's label under the mixture."""
+        labels = self.likelihood.check(self._targets(y), len(self))
+        chosen = np.take_along_axis(self._log_probs, labels[None, None, :, None].astype(np.int64), axis=-1)
+        return _log_mean_exp(chosen[..., 0])
+
+    def interval(self, probability: float = 0.9) -> Any:
+        """Labels have no interval: raises TypeError."""
+        raise TypeError("a label has no interval; use probs, epistemic and aleatoric")
+
+    def sample(self, seed: int = 0) -> Shaped[np.ndarray, "chain draw n"]:
+        """One label per draw and input."""
+        gumbel = np.random.default_rng(seed).gumbel(size=self._log_probs.shape)
+        return (self._log_probs + gumbel).argmax(axis=-1).astype(np.int32)
+
+    def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Classification:
+        """Labels have no units: itself."""
+        return self
+
+
+def _log_mean_exp(values: Float[np.ndarray, "chain draw n"]) -> Float[np.ndarray, " n"]:
+    highest = values.max(axis=_DRAWS)
+    return highest + np.log(np.exp(values - highest).mean(axis=_DRAWS))

@@ -1,0 +1,63 @@
+"""Progress of a run: bars in a terminal or a notebook, a few plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Display"]
+
+_LINE_SECONDS = 10.0  # between two lines about the same chain in a log
+
+
+class Display:
+    """Shows how far each chain is. Used as a context manager; writes to standard error.
+
+    Args:
+        title: what is running.
+        chains: how many chains there are.
+        total: iterations of each chain.
+        enabled: False shows nothing.
+    """
+
+    def __init__(self, title: str, chains: int, total: int, *, enabled: bool) -> None:
+        self._labels = [title if chains == 1 else f"{title} chain {i}" for i in range(chains)]
+        self._total = total
+        self._enabled = enabled
+        self._bars: Any = None
+        self._said = [time.perf_counter()] * chains
+
+    def __enter__(self) -> Display:
+        if self._enabled:
+            from rich import progress
+            from rich.console import Console
+
+            console = Console(stderr=True)
+            if console.is_terminal or console.is_jupyter:
+                columns = (
+                    progress.TextColumn("{task.description}"),
+                    progress.BarColumn(bar_width=24),
+                    progress.MofNCompleteColumn(),
+                    progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+                    progress.TextColumn("{task.fields[status]}"),
+                )
+                self._bars = progress.Progress(*columns, console=console)
+                self._tasks = [self._bars.add_task(label, total=self._total, status="") for label in self._labels]
+                self._bars.start()
+        return self
+
+    def update(self, chain: int, done: int, status: str) -> None:
+        """Say that a chain has done so many iterations."""
+        if self._bars is not None:
+            self._bars.update(self._tasks[chain], completed=done, status=status)
+        elif self._enabled and (done == self._total or time.perf_counter() - self._said[chain] > _LINE_SECONDS):
+            self._said[chain] = time.perf_counter()
+            print(f"{self._labels[chain]}: {done}/{self._total}  {status}".rstrip(), file=sys.stderr, flush=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()

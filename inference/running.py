@@ -1,0 +1,119 @@
+"""`inference.run`: any model, any method, one record."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.binding import bind
+from inference.compilation import enable_compilation_cache
+from inference.driver import drive
+from inference.methods import Method
+from inference.nuts import NUTS
+from inference.points import MAP, MLE
+from inference.posterior import Posterior
+from inference.target import TEMPERINGS, Data
+from inference.variational import SVI
+from models import Network
+from models.validation import one_of, positive_number
+
+__all__ = ["METHODS", "run"]
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, SVI, NUTS)}
+"""Every method by its name."""
+
+_PROBES = 50
+
+
+def run(
+    model: Callable[..., Any],
+    *args: Any,
+    method: str | Method = "nuts",
+    seed: int | jax.Array = 0,
+    temperature: float = 1.0,
+    tempering: str = "posterior",
+    progress: bool = True,
+    **options: Any,
+) -> Posterior:
+    """Infer the posterior of a model given data.
+
+    Args:
+        model: a network of `models`, or any NumPyro model.
+        args: the model's arguments: `x, y` or a `Split` for a network, whatever it takes for another model.
+        method: "mle", "map", "svi" or "nuts", or a record of options such as `inference.NUTS(chains=2)`.
+        seed: an integer or a typed JAX key (`jax.random.key`); the same seed gives the same draws, bit for bit.
+        temperature: T above 0; see `inference.target`. Predictions always use the untempered likelihood.
+        tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
+        progress: show bars, or lines where there is no terminal.
+        options: of the method, in place of a record: `method="nuts", chains=2`.
+
+    Returns:
+        The posterior; `Posterior.partial` is True if Ctrl-C stopped the run after its first draws.
+
+    Raises:
+        TypeError: for an argument of the wrong type.
+        ValueError: for a wrong value; nothing has been compiled by then, except for a start of infinite density.
+    """
+    chosen = _method(method, options)
+    positive_number("temperature", temperature)
+    one_of("tempering", tempering, TEMPERINGS)
+    key = _key(seed)
+    target, data, observed = bind(model, args, float(temperature), tempering)
+    chosen.check(target, data)
+    for note in chosen.notes(temperature, tempering):
+        warnings.warn(note, stacklevel=2)
+    enable_compilation_cache()
+    outcome = drive(chosen, target, data, key, progress)
+    return Posterior(
+        model=model,
+        method=chosen,
+        seed=int(seed) if isinstance(seed, int | np.integer) else tuple(np.asarray(jax.random.key_data(key)).tolist()),
+        temperature=float(temperature),
+        tempering=tempering,
+        draws=outcome.draws,
+        statistics=outcome.statistics,
+        curves=outcome.curves,
+        observed=observed,
+        probes=_probes(model, data),
+        cost=outcome.cost,
+        partial=outcome.partial,
+    )
+
+
+def _probes(model: Callable[..., Any], data: Data) -> np.ndarray:
+    """Some training inputs of a network, evenly spaced through its rows."""
+    if not isinstance(model, Network):
+        return np.zeros((0, 0), np.float32)
+    inputs = np.asarray(data.arrays[0])
+    return inputs[np.unique(np.linspace(0, len(inputs) - 1, _PROBES).round().astype(int))]
+
+
+def _method(method: str | Method, options: dict[str, Any]) -> Method:
+    if isinstance(method, Method):
+        if options:
+            raise ValueError(f"method is a record with its own options, so {next(iter(options))!r} must be set on it")
+        return method
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a name or a record such as inference.NUTS(), got {type(method).__name__}")
+    one_of("method", method, METHODS)
+    known = [item.name for item in fields(METHODS[method])]
+    for option in options:
+        if option not in known:
+            others = [name for name, other in METHODS.items() if option in (item.name for item in fields(other))]
+            whose = f"it is an option of {', '.join(others)}; " if others else ""
+            raise ValueError(f"{option!r} is not an option of {method}; {whose}{method} takes {', '.join(known)}")
+    return METHODS[method](**options)
+
+
+def _key(seed: Any) -> jax.Array:
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
+    return jax.random.key(int(seed))

@@ -1,0 +1,114 @@
+"""Posteriors on disk: one `.npz` file of plain arrays and a JSON text. Nothing in it can run code.
+
+A built-in model is stored as a recipe (`models.to_recipe`) and comes back by itself. A user's own model is not stored:
+it is passed to `load` again, and must have the same name as the one that was saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inference.driver import Cost
+from inference.posterior import Posterior
+from inference.running import METHODS
+from models import from_recipe, to_recipe
+
+__all__ = ["load", "save"]
+
+_FORMAT = 1
+_GROUPS = ("draws", "statistics", "curves", "observed")
+
+
+def save(posterior: Posterior, path: str | Path) -> None:
+    """Write a posterior to a file, which is replaced in one step if it is there."""
+    path = Path(path)
+    record: dict[str, Any] = {
+        "format": _FORMAT,
+        "model": _model_record(posterior.model),
+        "method": {"name": posterior.method.name, "options": posterior.method.options()},
+        "seed": posterior.seed,
+        "temperature": posterior.temperature,
+        "tempering": posterior.tempering,
+        "cost": asdict(posterior.cost),
+        "partial": posterior.partial,
+        "names": {group: list(getattr(posterior, group)) for group in _GROUPS},
+    }
+    arrays = {
+        f"{group}.{i}": values for group in _GROUPS for i, values in enumerate(getattr(posterior, group).values())
+    }
+    arrays["probes"] = posterior.probes
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez(file, allow_pickle=False, record=np.asarray(json.dumps(record)), **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Args:
+        path: the file.
+        model: the model, where it is not a built-in one.
+
+    Raises:
+        ValueError: if the file is not such a file, or the model is missing or another one.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        record = json.loads(str(arrays["record"][()]))
+        if record["format"] != _FORMAT:
+            raise ValueError(f"it has format {record['format']}, this version reads {_FORMAT}")
+        groups = {
+            group: {name: arrays[f"{group}.{i}"] for i, name in enumerate(record["names"][group])} for group in _GROUPS
+        }
+        method = METHODS[record["method"]["name"]](**record["method"]["options"])
+        cost = Cost(**record["cost"])
+        seed = record["seed"]
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is not a posterior that can be read, or it is damaged: {error}") from error
+    return Posterior(
+        model=_restore_model(record["model"], model, path),
+        method=method,
+        seed=seed if isinstance(seed, int) else tuple(seed),
+        temperature=record["temperature"],
+        tempering=record["tempering"],
+        cost=cost,
+        partial=record["partial"],
+        probes=arrays["probes"],
+        **groups,
+    )
+
+
+def _model_record(model: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return {"recipe": to_recipe(model)}
+    except TypeError:
+        return {"name": getattr(model, "__qualname__", type(model).__qualname__)}
+
+
+def _restore_model(record: dict[str, Any], model: Callable[..., Any] | None, path: str | Path) -> Callable[..., Any]:
+    if "recipe" in record:
+        stored = from_recipe(record["recipe"])
+        if model is not None and model != stored:
+            raise ValueError(f"model is not the one in {path}: that is {stored}, got {model}")
+        return stored
+    if model is None:
+        raise ValueError(f"{path} holds draws of your own model '{record['name']}'; pass it: load(path, model=...)")
+    name = _model_record(model).get("name")
+    if name != record["name"]:
+        raise ValueError(f"{path} holds draws of the model '{record['name']}', got '{name}'")
+    return model
