@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -17,6 +17,7 @@ from jaxtyping import Float, Shaped
 __all__ = ["Dataset", "Scaler", "Split"]
 
 
+@runtime_checkable
 class _Rescalable(Protocol):
     """What `Split.restore` needs of a prediction."""
 
@@ -65,8 +66,8 @@ class Split:
         classes: the number of classes, None for regression.
     """
 
-    x: Float[np.ndarray, "n *inputs"]
-    y: Shaped[np.ndarray, "n *k"]
+    x: Float[np.ndarray, "n ..."]
+    y: Shaped[np.ndarray, "n ..."]
     scaler: Scaler
     name: str = "data"
     classes: int | None = None
@@ -109,8 +110,8 @@ class Dataset:
     """
 
     name: str
-    x: Float[np.ndarray, "n *inputs"]
-    y: Shaped[np.ndarray, "n *k"]
+    x: Float[np.ndarray, "n ..."]
+    y: Shaped[np.ndarray, "n ..."]
     classes: int | None = None
     inputs: tuple[str, ...] = ()
     source: str = ""
@@ -161,4 +162,4 @@ class Dataset:
 def _location_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = np.asarray(values, np.float64)
     scale = values.std(axis=0)
-    return values.mean(axis=0), np.where(scale > 0, scale, 1.0)
+    return np.asarray(values.mean(axis=0)), np.where(scale > 0, scale, 1.0)

@@ -29,9 +29,7 @@ def heteroscedastic_sine(n: int = 200, seed: int = 0) -> Dataset:
     generator = np.random.default_rng(seed)
     x = generator.uniform(0, 1, n)
     y = np.sin(2 * np.pi * x) + (0.05 + 0.5 * x) * generator.normal(size=n)
-    return Dataset(
-        "heteroscedastic_sine", x[:, None], y, inputs=("x",), source="sin(2 pi x) + N(0, (0.05 + 0.5 x)^2)"
-    )
+    return Dataset("heteroscedastic_sine", x[:, None], y, inputs=("x",), source="sin(2 pi x) + N(0, (0.05 + 0.5 x)^2)")
 
 
 def backprop_curve(n: int = 300, seed: int = 0) -> Dataset:

@@ -1,8 +1,8 @@
 """R-hat, ESS and Monte Carlo error of arrays of draws, computed by ArviZ.
 
-ArviZ gives four identical frozen chains an R-hat of nan and the ESS of independent draws, and lets one NaN pass through.
-Here a quantity that stands still in a chain, or is not finite, has ESS 0 and an infinite R-hat and Monte Carlo error, so
-that no threshold can certify it.
+ArviZ gives four identical frozen chains an R-hat of nan and the ESS of independent draws, and lets one NaN through.
+Here a quantity that stands still in a chain, or is not finite, has ESS 0 and an infinite R-hat and Monte Carlo error,
+so that no threshold can certify it.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
     x, y = test
     targets = test if hasattr(test, "restore") else y
     predictions = {name: posterior.predict(x) for name, posterior in posteriors.items()}
-    anchor = predictions.get(reference) if isinstance(reference, str) else reference and reference.predict(x)
-    name_of_anchor = reference if isinstance(reference, str) else ("reference" if reference else None)
+    anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
+    name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference
     floor, distances = _distances(anchor, predictions) if anchor is not None else ({}, {})
     rows = []
     for name, posterior in posteriors.items():
@@ -105,7 +105,7 @@ def _distances(
     return floor, found
 
 
-def _functions(prediction: Prediction) -> Float[np.ndarray, "chain draw n *k"]:
+def _functions(prediction: Prediction) -> Float[np.ndarray, "chain draw n ..."]:
     likelihood: Any = prediction.likelihood
     if isinstance(prediction, Classification):
         return likelihood.probabilities(prediction.outputs)
@@ -120,12 +120,15 @@ def _distance(anchor: Prediction, draws: np.ndarray, others: np.ndarray) -> dict
             "agreement": float((p.argmax(axis=-1) == q.argmax(axis=-1)).mean()),
         }
     size = max(len(draws), len(others))
-    levels = (np.arange(size) + 0.5) / size
-    gap = np.quantile(draws, levels, axis=0, method="inverted_cdf") - np.quantile(
-        others, levels, axis=0, method="inverted_cdf"
-    )
+    gap = _quantiles(draws, size) - _quantiles(others, size)
     gap = gap / others.std(axis=0)
     return {"w1": float(np.abs(gap).mean()), "w2": float(np.sqrt((gap**2).mean(axis=0)).mean())}
+
+
+def _quantiles(draws: np.ndarray, size: int) -> np.ndarray:
+    """The quantiles of the draws at the middles of `size` equal steps of probability."""
+    levels = (np.arange(size) + 0.5) / size
+    return np.sort(draws, axis=0)[np.floor(levels * len(draws)).astype(int)]
 
 
 def _flat(draws: np.ndarray) -> np.ndarray:

@@ -196,10 +196,11 @@ def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing, 
         )
     if functions is not None and in_weights:
         return (
-            f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}), as "
-            "is usual for a network, whose hidden units can trade places. Believe the predictions, not single weights."
+            f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}), "
+            "as is usual for a network, whose units can trade places. Believe the predictions, not single weights."
         )
-    return f"The {space} have converged ({numbers}): believe the {'predictions and the weights' if functions else 'draws'}."
+    what = "predictions and the weights" if functions else "draws"
+    return f"The {space} have converged ({numbers}): believe the {what}."
 
 
 def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
@@ -210,7 +211,7 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
     if falling < -thresholds["slope"]:
         failures.append(f"the loss was still falling at the end, by {-falling:.1f} standard errors; use more steps")
     if not k <= thresholds["pareto_k"]:
-        failures.append(f"Pareto k-hat {k:.2f}, above {thresholds['pareto_k']}: the guide is not close to the posterior")
+        failures.append(f"Pareto k-hat {k:.2f}, above {thresholds['pareto_k']}: the guide is far from the posterior")
     if falling < -thresholds["slope"]:
         verdict = "Convergence failed: the guide had not settled when the steps ran out."
     elif failures:

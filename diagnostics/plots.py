@@ -40,7 +40,9 @@ def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> F
     return figure
 
 
-def band(predictions: Mapping[str, Prediction], x: np.ndarray, data: tuple[np.ndarray, np.ndarray] | None = None) -> Figure:
+def band(
+    predictions: Mapping[str, Prediction], x: np.ndarray, data: tuple[np.ndarray, np.ndarray] | None = None
+) -> Figure:
     """Mean and central 90 % interval along one input, for each prediction; `data` adds observed points."""
     figure, axes = _figure("Predicted mean and 90 % interval")
     order = np.argsort(x[:, 0])

@@ -31,7 +31,8 @@ _PACKAGES = ("touchstone-bnn", "jax", "numpyro", "arviz", "numpy")
 @dataclass(frozen=True)
 class _Picture:
     source: str
-    text: str
+    title: str
+    caption: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +101,18 @@ def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
         prediction = posterior.predict(x)
         targets = test if hasattr(test, "restore") else y
         if isinstance(prediction, Classification):
-            figures.append(_picture(plots.reliability(prediction, targets)))
+            caption = "Dots on the line are honest probabilities; larger dots hold more points."
+            figures.append(_picture(plots.reliability(prediction, targets), caption))
         elif isinstance(prediction, Regression):
-            figures.append(_picture(plots.observed_and_predicted(prediction, targets)))
+            caption = "A point on the line was predicted exactly; nine in ten intervals should reach the line."
+            figures.append(_picture(plots.observed_and_predicted(prediction, targets), caption))
     if judged.weights is not None:
-        figures.append(_picture(plots.mixing(judged.weights, judged.functions)))
+        caption = "Left of the dashed line the chains agree; predictions need it of the functions only."
+        figures.append(_picture(plots.mixing(judged.weights, judged.functions), caption))
         if judged.functions is not None:
-            figures.append(_picture(plots.traces(posterior)))
+            figures.append(_picture(plots.traces(posterior), "Chains that agree look alike, without drift."))
     if posterior.curves:
-        figures.append(_picture(plots.losses(posterior)))
+        figures.append(_picture(plots.losses(posterior), "It should be flat at the end; the first tenth is left out."))
     options = "".join(f", {key}={value!r}" for key, value in posterior.method.options().items() if value is not None)
     tempered = f", temperature={posterior.temperature}, tempering={posterior.tempering!r}"
     call = f"inference.run(model, ..., method={posterior.method.name!r}, seed={posterior.seed}{options}{tempered})"
@@ -131,11 +135,11 @@ def _units(test: Any, comparison: Comparison | None) -> str:
     return f"Scores are in {where}; log score: mean log density, higher is better; coverage is of the 90 % interval."
 
 
-def _picture(figure: Figure) -> _Picture:
+def _picture(figure: Figure, caption: str) -> _Picture:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = figure.axes[0].get_title(loc="left")
-    return _Picture("data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode(), text)
+    title = figure.axes[0].get_title(loc="left")
+    return _Picture("data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode(), title, caption)
 
 
 def _template() -> Any:

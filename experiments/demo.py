@@ -1,7 +1,7 @@
 """The demonstration of `make demo`: one network, one real data set, three methods, one table and one report.
 
-The network is a perceptron with one hidden layer on scikit-learn's diabetes data. MAP gives one set of weights, Gaussian
-SVI a cheap posterior, NUTS with 4 chains the one that the others are compared with.
+The network is a perceptron with one hidden layer on scikit-learn's diabetes data. MAP gives one set of weights,
+Gaussian SVI a cheap posterior, NUTS with 4 chains the one that the others are compared with.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def demo(report: Path = Path("report.html")) -> None:
     comparison = diagnostics.compare(posteriors, test, reference="nuts")
     console.print(f"\n{test.name} part, in its own units\n{comparison}\n", highlight=False)
     console.print(f"nuts: {diagnostics.convergence(posteriors['nuts']).verdict}", highlight=False)
-    path = diagnostics.report(posteriors, test, path=report, reference="nuts", title="Diabetes: three posteriors of one network")
+    path = diagnostics.report(
+        posteriors, test, path=report, reference="nuts", title="Diabetes: three posteriors of one network"
+    )
     console.print(f"{time.perf_counter() - began:.0f} seconds; the report is in {path}", highlight=False)
 
 

@@ -92,11 +92,23 @@ def _check(trace: dict[str, Any]) -> dict[str, np.ndarray]:
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
             raise ValueError(f"the latent site '{name}' is discrete ({type(site['fn']).__name__}); sum it out by hand")
-    values = {}
-    for name, site in observed.items():
-        if isinstance(site["value"], np.ndarray) and not isinstance(site["fn"], MaskedDistribution):
-            values[name] = finite_array(f"the value observed at site '{name}'", site["value"])
-    return values
+    return {n: _check_observed(n, site) for n, site in observed.items() if isinstance(site["value"], np.ndarray)}
+
+
+def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
+    """What a site observes must be finite and, where the support is known, in it: NumPyro by itself does not look."""
+    value, distribution = site["value"], site["fn"]
+    if isinstance(distribution, MaskedDistribution):
+        return value
+    value = finite_array(f"the value observed at site '{name}'", value)
+    inside = distribution.support(value)
+    if not isinstance(inside, jax.core.Tracer) and not np.all(inside):
+        row = tuple(int(i) for i in np.argwhere(~np.asarray(inside))[0])
+        raise ValueError(
+            f"the value observed at site '{name}' must be in the support of {type(distribution).__name__}, "
+            f"{distribution.support}, got {value[row[: value.ndim]]} at index {row}"
+        )
+    return value
 
 
 def explain_start(target: Target, data: Data, position: dict[str, Any]) -> ValueError:

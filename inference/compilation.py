@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -30,7 +31,8 @@ def user_cache() -> Path:
 
 def enable_compilation_cache() -> None:
     """Switch the cache on, unless the user has chosen a folder, or none."""
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+    config: Any = jax.config
+    if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
         return
     if os.environ.get("TOUCHSTONE_COMPILATION_CACHE", "on").lower() in ("off", "0", "false", "no"):
         return

@@ -166,7 +166,9 @@ def _run_chains(
     method: Method, chains: list[_Chain], advance: Callable[..., Any], capacity: int, display: Display
 ) -> bool:
     """Run all chains in worker threads; True if they were stopped before the end."""
-    workers = min(len(chains), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    workers = min(
+        len(chains), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     running: dict[Future[None], int] = {}
     stopped = False
     with ThreadPoolExecutor(workers) as pool:
@@ -221,9 +223,9 @@ def _gather(
         if not next(iter(info.values())).shape[1]:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         return draws, info, {}
-    concluded = [_conclude(method, target, data, c.state, jax.random.fold_in(c.key, method.iterations)) for c in chains]
-    draws, statistics = ([jax.tree.map(np.asarray, emission[part]) for emission in concluded] for part in (0, 1))
-    return _stacked(draws), _stacked(statistics), info
+    keys = [jax.random.fold_in(chain.key, method.iterations) for chain in chains]
+    ends = [jax.device_get(_conclude(method, target, data, c.state, k)) for c, k in zip(chains, keys, strict=True)]
+    return _stacked([draws for draws, _ in ends]), _stacked([statistics for _, statistics in ends]), info
 
 
 def _joined(pieces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

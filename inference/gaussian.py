@@ -2,7 +2,7 @@ r"""The Gaussian guide of Bayes by Backprop (Blundell et al. 2015, section 3.2),
 
     q(u) = N(u; mu, diag(sigma^2)),    sigma = log(1 + exp(rho)),    u = mu + sigma * e,   e ~ N(0, I)
 
-`location` is mu and `rho` is rho; both have the shapes of the position. Its entropy is sum(log sigma) + P/2 log(2 pi e).
+`location` is mu, `rho` is rho; both have the shapes of the position. The entropy is sum(log sigma) + P/2 log(2 pi e).
 
 Reference: https://arxiv.org/abs/1505.05424.
 """

@@ -121,8 +121,8 @@ class Optimisation(Method):
         if bad.size:
             step = done - len(info["loss"]) + int(bad[0])
             raise FloatingPointError(
-                f"{self.name}: the loss became {info['loss'][bad[0]]} at step {step} of {self.steps} with learning_rate "
-                f"{self.learning_rate}; try learning_rate={self.learning_rate / 10:g}, or check the scale of the data"
+                f"{self.name}: the loss became {info['loss'][bad[0]]} at step {step} of {self.steps} with "
+                f"learning_rate={self.learning_rate}; try {self.learning_rate / 10:g}, or check the scale of the data"
             )
 
     def status(self, info: dict[str, np.ndarray]) -> str:

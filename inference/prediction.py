@@ -58,6 +58,10 @@ class Prediction:
     def __len__(self) -> int:
         return self.outputs.shape[2]
 
+    def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
+        """The log density, or log probability, of the mixture at each row's target."""
+        raise NotImplementedError(f"{type(self).__name__} must know its density")
+
     def _targets(self, y: Any) -> np.ndarray:
         array = finite_array("y", y)
         several = self.likelihood.classes is None and self.likelihood.outputs > 1
@@ -76,28 +80,28 @@ class Regression(Prediction):
         return self.likelihood.conditional(self.outputs, self.noise)  # type: ignore[attr-defined]
 
     @cached_property
-    def mean(self) -> Float[np.ndarray, "n *d"]:
+    def mean(self) -> Float[np.ndarray, "n ..."]:
         """The mean of the mixture."""
         return self._conditional.mean().mean(axis=_DRAWS)
 
     @cached_property
-    def epistemic(self) -> Float[np.ndarray, "n *d"]:
+    def epistemic(self) -> Float[np.ndarray, "n ..."]:
         """The variance over draws of the conditional mean."""
         return self._conditional.mean().var(axis=_DRAWS)
 
     @cached_property
-    def aleatoric(self) -> Float[np.ndarray, "n *d"]:
+    def aleatoric(self) -> Float[np.ndarray, "n ..."]:
         """The mean over draws of the conditional variance."""
         variance = np.broadcast_to(self._conditional.var(), self._conditional.mean().shape)
         return variance.mean(axis=_DRAWS)
 
     @property
-    def total(self) -> Float[np.ndarray, "n *d"]:
+    def total(self) -> Float[np.ndarray, "n ..."]:
         """The variance of the mixture."""
         return self.epistemic + self.aleatoric
 
     @property
-    def std(self) -> Float[np.ndarray, "n *d"]:
+    def std(self) -> Float[np.ndarray, "n ..."]:
         """The standard deviation of the mixture."""
         return np.sqrt(self.total)
 
@@ -108,11 +112,11 @@ class Regression(Prediction):
             log_density = log_density.sum(axis=-1)
         return _log_mean_exp(log_density)
 
-    def cdf(self, y: Any) -> Float[np.ndarray, "n *d"]:
+    def cdf(self, y: Any) -> Float[np.ndarray, "n ..."]:
         """The probability that the mixture puts below each target."""
         return self._conditional.cdf(self._targets(y)).mean(axis=_DRAWS)
 
-    def interval(self, probability: float = 0.9) -> tuple[Float[np.ndarray, "n *d"], Float[np.ndarray, "n *d"]]:
+    def interval(self, probability: float = 0.9) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, "n ..."]]:
         """The central interval of the mixture that holds this probability, as (lower, upper)."""
         if not 0 < probability < 1:
             raise ValueError(f"probability must be above 0 and below 1, got {probability!r}")
@@ -128,7 +132,7 @@ class Regression(Prediction):
             lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
         return (lower + upper) / 2
 
-    def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n *d"]:
+    def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n ..."]:
         """One target per draw and input."""
         shape = self._conditional.mean().shape
         return self._conditional.rvs(size=shape, random_state=np.random.default_rng(seed))

@@ -63,9 +63,9 @@ def run(
     chosen = _method(method, options)
     positive_number("temperature", temperature)
     one_of("tempering", tempering, TEMPERINGS)
-    key = _key(seed)
     target, data, observed = bind(model, args, float(temperature), tempering)
     chosen.check(target, data)
+    key = _key(seed)
     for note in chosen.notes(temperature, tempering):
         warnings.warn(note, stacklevel=2)
     enable_compilation_cache()

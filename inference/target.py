@@ -50,8 +50,8 @@ class Data(NamedTuple):
         temperature: T, a scalar.
     """
 
-    arrays: tuple[jax.Array, ...]
-    temperature: jax.Array
+    arrays: tuple[Any, ...]
+    temperature: Any
 
 
 class Terms(NamedTuple):
@@ -67,7 +67,7 @@ class _Constant:
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
-        self._identity = (value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value)).digest())
+        self._identity = (value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Constant) and self._identity == other._identity

@@ -6,8 +6,8 @@ Minimises the variational free energy over the guide q, in unconstrained coordin
 
 where T' = T under `tempering="posterior"` and 1 under "likelihood"; at T = 1 it is -log p(y) + KL(q || posterior). The
 expectations are averages over `particles` reparameterised draws and a minibatch (unbiased, by `inference.target`); the
-entropy is in closed form. After the last step the posterior is `draws` independent draws from the guide. Each comes with
-`lp`, the log density it approximates, and `guide_log_density`, log q, which importance diagnostics need.
+entropy is in closed form. After the last step the posterior is `draws` independent draws from the guide. Each comes
+with `lp`, the log density it approximates, and `guide_log_density`, log q, which importance diagnostics need.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ posterior (`conditional`, in float64 with SciPy, or `probabilities`), from which
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpyro
@@ -24,15 +24,14 @@ __all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood"]
 class Likelihood:
     """Base of all likelihoods.
 
-    Attributes:
-        outputs: how many outputs the network has.
-        classes: the number of classes, None for regression.
+    Every likelihood has `outputs`, how many outputs the network has, and `classes`, the number of classes, None for
+    regression.
     """
 
-    outputs: int
-    classes: int | None = None
+    outputs: Any
+    classes: Any = None
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n *d"] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
         """Sample the targets given the network's outputs, at the site "y" inside the plate "data"."""
         raise NotImplementedError(f"{type(self).__name__} must observe the targets")
 
@@ -69,7 +68,6 @@ class Gaussian(Likelihood):
     scale: float | None = None
     outputs: int = 1
     prior: Prior = Univariate("HalfNormal", (("scale", 1.0),))
-    classes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if self.scale is not None:
@@ -80,7 +78,7 @@ class Gaussian(Likelihood):
             raise ValueError(f"Gaussian: prior must be a distribution on positive numbers, got {self.prior!r}")
         object.__setattr__(self, "prior", prior)
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n *d"] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
         """y ~ N(outputs, noise^2)."""
         rows = outputs.shape[0]
         several = self.outputs > 1
@@ -104,7 +102,7 @@ class Gaussian(Likelihood):
             return np.asarray(self.scale, np.float64)
         return np.asarray(sites["noise"], np.float64)[:, :, None]
 
-    def mean(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n *d"]:
+    def mean(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n ..."]:
         """The mean of a target under each draw."""
         return outputs if self.outputs > 1 else outputs[..., 0]
 
@@ -133,7 +131,6 @@ class _Classifier(Likelihood):
                 "they are labels, or models.Gaussian() for a regression"
             )
         _check_shape(array, rows, 1)
-        assert self.classes is not None
         bad = np.flatnonzero((array < 0) | (array >= self.classes))
         if bad.size:
             raise ValueError(
@@ -167,7 +164,7 @@ class Categorical(_Classifier):
         positive_integer("Categorical: classes", self.classes, least=2)
 
     @property
-    def outputs(self) -> int:  # type: ignore[override]
+    def outputs(self) -> int:
         """One logit per class."""
         return self.classes
 
@@ -181,8 +178,15 @@ class Categorical(_Classifier):
 class Bernoulli(_Classifier):
     """Labels 0 and 1 by the sigmoid of one logit, that of label 1."""
 
-    classes: ClassVar[int] = 2
-    outputs: ClassVar[int] = 1
+    @property
+    def classes(self) -> int:
+        """Two."""
+        return 2
+
+    @property
+    def outputs(self) -> int:
+        """One logit."""
+        return 1
 
     def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
         """y ~ Bernoulli(sigmoid(outputs))."""

@@ -55,14 +55,14 @@ class Network:
         object.__setattr__(self, "prior", as_prior(self.prior))
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(
-                f"likelihood must be one of models.Gaussian, Categorical, Bernoulli, got {type(self.likelihood).__name__}"
+                f"likelihood must be a models.Gaussian, Categorical or Bernoulli, got {type(self.likelihood).__name__}"
             )
 
-    def __call__(self, x: Float[Array, "n *inputs"], y: Shaped[Array, "n *d"] | None = None) -> None:
+    def __call__(self, x: Float[Array, "n ..."], y: Shaped[Array, "n ..."] | None = None) -> None:
         """Sample every weight from the prior, and the targets; with `y` given, observe them."""
         self.likelihood.observe(self.outputs(x), y)
 
-    def outputs(self, x: Float[Array, "n *inputs"]) -> Float[Array, "n k"]:
+    def outputs(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the network's outputs; `handlers.substitute` puts given weights in."""
         return self.architecture(x, self.likelihood.outputs, self.prior)
 

@@ -50,7 +50,9 @@ class Perceptron:
         if x.ndim == 1:
             raise ValueError(f"x must have shape (n, inputs), got {x.shape}; for one input use x.reshape(-1, 1)")
         if x.ndim != 2 or x.shape[1] == 0:
-            raise ValueError(f"x must have shape (n, inputs), got {x.shape}; flatten each row with x.reshape(len(x), -1)")
+            raise ValueError(
+                f"x must have shape (n, inputs), got {x.shape}; flatten each row with x.reshape(len(x), -1)"
+            )
 
 
 def mlp(

@@ -209,4 +209,3 @@ def as_prior(value: Any) -> Prior:
         "prior must be a models.Normal or another prior, a univariate NumPyro distribution, a scale, or a mapping "
         f"from layers and kinds to those, got {type(value).__name__}"
     )
-

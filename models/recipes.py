@@ -16,7 +16,7 @@ from models.priors import Normal, Rules, Univariate
 
 __all__ = ["from_recipe", "to_recipe"]
 
-_RECORDS: dict[str, type] = {
+_RECORDS: dict[str, Any] = {
     record.__name__: record
     for record in (Network, Perceptron, Normal, Univariate, Rules, Gaussian, Categorical, Bernoulli)
 }
@@ -28,15 +28,16 @@ def to_recipe(value: Any) -> Any:
     Raises:
         TypeError: for a part that is not built in, such as a function.
     """
-    if type(value).__name__ in _RECORDS and isinstance(value, _RECORDS[type(value).__name__]):
-        return {"record": type(value).__name__} | {
-            item.name: to_recipe(getattr(value, item.name)) for item in fields(value)
-        }
+    if type(value) in _RECORDS.values():
+        parts = {item.name: to_recipe(getattr(value, item.name)) for item in fields(value)}
+        return {"record": type(value).__name__, **parts}
     if isinstance(value, tuple):
         return [to_recipe(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{getattr(value, '__qualname__', type(value).__name__)} has no recipe: only built-in models have one")
+    raise TypeError(
+        f"{getattr(value, '__qualname__', type(value).__name__)} has no recipe: only built-in models have one"
+    )
 
 
 def from_recipe(recipe: Any) -> Any:

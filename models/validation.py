@@ -35,7 +35,9 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> None:
         return
     near = difflib.get_close_matches(str(value), known, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(repr(word) for word in known)}, got {value!r}; {hint}".rstrip("; "))
+    raise ValueError(
+        f"{name} must be one of {', '.join(repr(word) for word in known)}, got {value!r}; {hint}".rstrip("; ")
+    )
 
 
 def finite_array(name: str, value: Any) -> np.ndarray:

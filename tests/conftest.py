@@ -1,0 +1,69 @@
+"""Shared fixtures. Shapes in annotations are checked at run time here, and only here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import jax
+import jaxtyping
+import numpy as np
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "agg")
+_hook = jaxtyping.install_import_hook(
+    ["data.datasets", "models.layers", "inference.prediction", "diagnostics.chains", "diagnostics.scoring"],
+    "beartype.beartype",
+)
+
+import data  # noqa: E402 (after the hook)
+import inference  # noqa: E402
+import models  # noqa: E402
+
+_EVENTS: list[str] = []
+jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
+
+
+@pytest.fixture
+def counted() -> Callable[[str], int]:
+    """Counts the programs that JAX has lowered ("lower") or compiled ("compile") since the test began."""
+    before = len(_EVENTS)
+    names = {"lower": "jaxpr_to_mlir_module_duration", "compile": "backend_compile_duration"}
+    return lambda what: sum(names[what] in event for event in _EVENTS[before:])
+
+
+class Conjugate:
+    """Linear regression with known noise: its posterior is normal in closed form, tempered or not.
+
+    The order of the unknowns is that of `stacked`: the bias first, then the weights.
+    """
+
+    noise, prior = 0.5, 0.8
+
+    def __init__(self) -> None:
+        split = data.load("linear", n=40, inputs=3, seed=4).whole()
+        self.x, self.y = split.x, split.y
+        self.design = np.column_stack([np.ones(len(self.x)), self.x]).astype(np.float64)
+        self.model = models.linear(models.Normal(self.prior), models.Gaussian(scale=self.noise))
+
+    def posterior(self, temperature: float = 1.0, tempering: str = "posterior") -> tuple[np.ndarray, np.ndarray]:
+        """Mean and precision of the tempered posterior."""
+        data_precision = self.design.T @ self.design / self.noise**2 / temperature
+        prior_precision = np.eye(4) / self.prior**2 / (temperature if tempering == "posterior" else 1.0)
+        precision = data_precision + prior_precision
+        shift = self.design.T @ self.y.astype(np.float64) / self.noise**2 / temperature
+        return np.linalg.solve(precision, shift), precision
+
+    def run(self, **options: object) -> inference.Posterior:
+        return inference.run(self.model, self.x, self.y, progress=False, **options)
+
+    @staticmethod
+    def stacked(posterior: inference.Posterior) -> np.ndarray:
+        """Draws as (chain, draw, 4)."""
+        parts = [posterior.draws["output.bias"], posterior.draws["output.weight"][..., 0]]
+        return np.concatenate(parts, axis=-1).astype(np.float64)
+
+
+@pytest.fixture(scope="session")
+def conjugate() -> Conjugate:
+    return Conjugate()

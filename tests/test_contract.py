@@ -1,0 +1,150 @@
+"""What every method promises, checked for each of them on one small network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import inference
+import models
+
+MODEL = models.mlp(hidden=(4,), activation="tanh")
+SHAPES = {"hidden0.bias": (4,), "hidden0.weight": (2, 4), "noise": (), "output.bias": (1,), "output.weight": (4, 1)}
+OPTIONS = {
+    "mle": {"steps": 30},
+    "map": {"steps": 30, "batch_size": 8},
+    "svi": {"steps": 30, "draws": 6, "particles": 2, "batch_size": 8},
+    "nuts": {"chains": 2, "draws": 6, "warmup": 10, "max_tree_depth": 4},
+}
+DRAWS = {"mle": (1, 1), "map": (1, 1), "svi": (1, 6), "nuts": (2, 6)}
+
+everywhere = pytest.mark.parametrize("method", list(inference.METHODS))
+
+
+def _data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(30, 2))
+    return x, np.sin(x[:, 0]) + 0.1 * generator.normal(size=30)
+
+
+def _run(method: str, seed: int = 0, rows: int = 0) -> inference.Posterior:
+    return inference.run(MODEL, *_data(rows), method=method, seed=seed, progress=False, **OPTIONS[method])
+
+
+def test_every_method_has_a_row_here():
+    assert set(OPTIONS) == set(DRAWS) == set(inference.METHODS)
+
+
+@everywhere
+def test_record(method):
+    posterior = _run(method)
+    assert posterior.shape == DRAWS[method]
+    assert {name: values.shape[2:] for name, values in posterior.draws.items()} == SHAPES
+    assert all(np.isfinite(values).all() for values in posterior.draws.values())
+    assert all(np.isfinite(values).all() for values in posterior.statistics.values())
+    assert not posterior.partial
+    assert posterior.cost.gradients > 0
+    assert posterior.cost.compile_seconds > 0
+    assert posterior.cost.run_seconds > 0
+    assert posterior.cost.peak_memory > 2**20
+
+
+@everywhere
+def test_inference_data(method):
+    idata = _run(method).idata
+    assert set(idata.groups()) == {"posterior", "sample_stats", "observed_data"}
+    chains, draws = DRAWS[method]
+    for name, shape in SHAPES.items():
+        variable = idata.posterior[name]
+        assert variable.dims[:2] == ("chain", "draw")
+        assert variable.shape == (chains, draws, *shape)
+    assert list(idata.posterior.coords["chain"]) == list(range(chains))
+    assert list(idata.posterior.coords["draw"]) == list(range(draws))
+    assert idata.sample_stats["lp"].dims == ("chain", "draw")
+    assert idata.observed_data["y"].shape == (30,)
+    np.testing.assert_array_equal(idata.observed_data["y"], _data()[1].astype(np.float32))
+    assert idata.posterior.attrs["method"] == method
+
+
+@everywhere
+def test_same_seed_same_bits_other_seed_other_draws(method):
+    first, again, other = _run(method, seed=3), _run(method, seed=3), _run(method, seed=4)
+    for name in SHAPES:
+        assert first.draws[name].tobytes() == again.draws[name].tobytes()
+        assert not np.array_equal(first.draws[name], other.draws[name])
+
+
+@everywhere
+def test_second_call_with_other_data_of_the_same_shape_makes_no_program(method, counted):
+    first = inference.run(MODEL, *(array[:29] for array in _data()), method=method, progress=False, **OPTIONS[method])
+    assert counted("lower") > 0  # 29 rows are new, so this one had to
+    before = counted("lower"), counted("compile")
+    other = tuple(array[:29] for array in _data(1))
+    second = inference.run(
+        models.mlp(hidden=(4,), activation="tanh"), *other, method=method, seed=9, progress=False, **OPTIONS[method]
+    )
+    assert (counted("lower"), counted("compile")) == before
+    assert first.shape == second.shape
+
+
+@everywhere
+def test_prediction(method):
+    posterior = _run(method)
+    prediction = posterior.predict(_data(2)[0])
+    assert prediction.outputs.shape == (*DRAWS[method], 30, 1)
+    for name in ("mean", "std", "epistemic", "aleatoric", "total"):
+        value = getattr(prediction, name)
+        assert value.shape == (30,)
+        assert np.isfinite(value).all()
+    np.testing.assert_allclose(prediction.total, prediction.epistemic + prediction.aleatoric)
+    assert (prediction.epistemic == 0).all() == (DRAWS[method] == (1, 1))
+    assert prediction.log_prob(_data(2)[1]).shape == (30,)
+    assert prediction.sample(0).shape == (*DRAWS[method], 30)
+
+
+@everywhere
+def test_save_and_load(method, tmp_path):
+    posterior = _run(method)
+    posterior.save(tmp_path / "p.npz")
+    loaded = inference.load(tmp_path / "p.npz")
+    assert loaded.model == MODEL
+    assert loaded.method == posterior.method
+    assert loaded.cost == posterior.cost
+    assert loaded.seed == posterior.seed
+    for group in ("draws", "statistics", "curves", "observed"):
+        stored, original = getattr(loaded, group), getattr(posterior, group)
+        assert list(stored) == list(original)
+        assert all(stored[name].tobytes() == original[name].tobytes() for name in original)
+    x = _data(2)[0]
+    np.testing.assert_array_equal(loaded.predict(x).outputs, posterior.predict(x).outputs)
+
+
+@everywhere
+def test_temperature_is_accepted(method):
+    kind = dict(temperature=0.5, tempering="likelihood", method=method, progress=False, **OPTIONS[method])
+    if method == "mle":
+        with pytest.warns(UserWarning, match="ignores the temperature"):
+            posterior = inference.run(MODEL, *_data(), **kind)
+    else:
+        posterior = inference.run(MODEL, *_data(), **kind)
+    assert (posterior.temperature, posterior.tempering) == (0.5, "likelihood")
+
+
+@everywhere
+def test_any_model_of_the_users(method):
+    import numpyro
+    import numpyro.distributions as dist
+
+    options = {key: value for key, value in OPTIONS[method].items() if key != "batch_size"}
+
+    def model(scale, y=None):
+        level = numpyro.sample("level", dist.Normal(0, 10))
+        numpyro.deterministic("double", 2 * level)
+        with numpyro.plate("rows", 5):
+            numpyro.sample("y", dist.Normal(level, scale), obs=y)
+
+    posterior = inference.run(model, 1.0, np.arange(5.0), method=method, progress=False, **options)
+    np.testing.assert_allclose(posterior.draws["double"], 2 * posterior.draws["level"], rtol=1e-6)
+    sites = posterior.predict(1.0)
+    assert set(sites) == {"y", "double"}
+    assert sites["y"].shape == (*DRAWS[method], 5)

@@ -1,0 +1,106 @@
+"""The `touchstone` command: run a method on a data set, and write reports about what came out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import data
+import diagnostics
+import inference
+import models
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Wrong input ends the command with its message and exit code 2, without a traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        raise typer.Exit(2) from error
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
+    method: Annotated[str, typer.Option(help="mle, map, svi or nuts.")] = "nuts",
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
+    hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
+    activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
+    prior_scale: Annotated[float, typer.Option(help="Standard deviation of the weights' normal prior.")] = 1.0,
+    fan_in: Annotated[bool, typer.Option("--fan-in", help="Divide it by the root of each layer's inputs.")] = False,
+    temperature: Annotated[float, typer.Option(help="Of the posterior; below 1 it is cold.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    split: Annotated[int, typer.Option(help="Seed of the split into training and test rows.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Where to write the posterior: a .npz file.")] = None,
+) -> None:
+    """Fit a network to a data set, print its scores and its verdict, and save the posterior if asked to."""
+    with _plain_errors():
+        train, test = data.load(name).split(seed=split)
+        layers = tuple(int(units) for units in hidden.split(",") if units.strip())
+        model = models.mlp(layers, activation, models.Normal(prior_scale, fan_in=fan_in), _likelihood(train.classes))
+        options = dict(_assignment(text) for text in option or [])
+        posterior = inference.run(model, train, method=method, seed=seed, temperature=temperature, **options)
+        typer.echo(f"{test.name}: " + _words(diagnostics.scores(posterior.predict(test), test)))
+        typer.echo(str(diagnostics.convergence(posterior)))
+        if out is not None:
+            posterior.save(out)
+            typer.echo(f"saved: {out}")
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(help="Posteriors that `touchstone run --out` saved.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    name: Annotated[str | None, typer.Option("--data", help="The data set to score them on.")] = None,
+    split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
+) -> None:
+    """Write a report about one saved posterior, or about several side by side."""
+    with _plain_errors():
+        test = data.load(name).split(seed=split)[1] if name else None
+        posteriors = {file.stem: inference.load(file) for file in files}
+        path = diagnostics.report(posteriors, test, out)
+        typer.echo(f"written: {path}")
+
+
+@app.command("data")
+def list_data() -> None:
+    """List the data sets."""
+    for name in data.names():
+        dataset = data.load(name)
+        task = "regression" if dataset.classes is None else f"{dataset.classes} classes"
+        typer.echo(f"{name:22}{len(dataset):>6} rows x {dataset.x.shape[1]:<3} {task:12} {dataset.source}")
+
+
+def _likelihood(classes: int | None) -> models.Likelihood:
+    if classes is None:
+        return models.Gaussian()
+    return models.Bernoulli() if classes == 2 else models.Categorical(classes)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--option must look like draws=200, got {text!r}")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value  # a word, such as guide=gaussian
+
+
+def _words(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in scores.items())
+
+
+if __name__ == "__main__":
+    app()
