@@ -111,7 +111,7 @@ class Dataset:
 
     name: str
     x: Float[np.ndarray, "n ..."]
-    y: Shaped[np.ndarray, "n ..."]
+    y: Shaped[np.ndarray, "targets ..."]
     classes: int | None = None
     inputs: tuple[str, ...] = ()
     source: str = ""

@@ -105,8 +105,8 @@ def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
     if not isinstance(inside, jax.core.Tracer) and not np.all(inside):
         row = tuple(int(i) for i in np.argwhere(~np.asarray(inside))[0])
         raise ValueError(
-            f"the value observed at site '{name}' must be in the support of {type(distribution).__name__}, "
-            f"{distribution.support}, got {value[row[: value.ndim]]} at index {row}"
+            f"the value observed at site '{name}' must be in its support, {distribution.support}, "
+            f"got {value[row[: value.ndim]]} at index {row}"
         )
     return value
 

@@ -65,7 +65,7 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         ValueError: if the file is not such a file, or the model is missing or another one.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         record = json.loads(str(arrays["record"][()]))
         if record["format"] != _FORMAT:

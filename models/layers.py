@@ -11,12 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from models.priors import Prior, Site
 
 __all__ = ["ACTIVATIONS", "affine", "apply", "dense"]
+
+Batch = Array | np.ndarray  # a model may be called with either
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "elu": jax.nn.elu,
@@ -30,7 +33,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 """The activations that a network can name; any function of one array can be given instead of a name."""
 
 
-def apply(layer: str, function: Callable[..., Array], x: Array, *weights: Array) -> Array:
+def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array) -> Array:
     """Apply a layer's weights to its input, or what a handler puts in place of that.
 
     The message carries the layer's name, the function, and `(x, *weights)` as its arguments; a handler that sets its
@@ -54,12 +57,12 @@ def apply(layer: str, function: Callable[..., Array], x: Array, *weights: Array)
     return apply_stack(message)["value"]
 
 
-def affine(x: Float[Array, "n d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]) -> Float[Array, "n k"]:
+def affine(x: Float[Batch, "n d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]) -> Float[Array, "n k"]:
     """x W + b."""
     return x @ weight + bias
 
 
-def dense(layer: str, x: Float[Array, "n d"], units: int, prior: Prior) -> Float[Array, "n k"]:
+def dense(layer: str, x: Float[Batch, "n d"], units: int, prior: Prior) -> Float[Array, "n k"]:
     """A dense layer with sites `"<layer>.weight"` of shape (d, units) and `"<layer>.bias"` of shape (units,)."""
     fan_in = x.shape[-1]
     weight = prior.sample(Site(layer, "weight", fan_in), (fan_in, units))

@@ -116,7 +116,7 @@ class Gaussian(Likelihood):
         self, outputs: np.ndarray, noise: np.ndarray, location: np.ndarray, scale: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Outputs and noise for the targets `location + scale * y`."""
-        return outputs * scale + location, noise * scale
+        return outputs * scale + location, np.asarray(noise * scale)
 
 
 class _Classifier(Likelihood):

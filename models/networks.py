@@ -7,7 +7,6 @@ hashable and equal to any other made of equal parts, so programs compiled for on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -81,6 +80,10 @@ class Network:
 
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
         """The sites of the weights with their shapes, for inputs like `x`; nothing is computed."""
-        with handlers.trace() as trace, handlers.seed(rng_seed=0):
-            jax.eval_shape(partial(Network.outputs, self), x[:1])
-        return {name: tuple(site["value"].shape) for name, site in trace.items() if site["type"] == "sample"}
+
+        def sampled(x: Array) -> dict[str, Array]:
+            with handlers.trace() as trace, handlers.seed(rng_seed=0):
+                self.outputs(x)
+            return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+
+        return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}

@@ -190,7 +190,7 @@ def _plain(y):
         (_discrete, Y, r"the latent site 'k' is discrete \(Poisson\)"),
         (_subsampled, Y, r"the plate 'rows' subsamples 2 of 6 rows"),
         (_slash, Y, r"the site 'layer/w' has a '/'"),
-        (_positive, Y - 0.5, r"observed at site 'y' must be in the support of Exponential.*got -0.5 at index \(0,\)"),
+        (_positive, Y - 0.5, r"observed at site 'y' must be in its support, Positive.*got -0.5 at index \(0,\)"),
         (_plain, _with(Y, 2, np.nan), r"observed at site 'y' must be finite, got NaN at row 2"),
     ],
 )

@@ -1,0 +1,194 @@
+"""Convergence: right numbers from ArviZ, no certificate for degenerate chains, and the right words."""
+
+from __future__ import annotations
+
+import arviz as az
+import numpy as np
+import pytest
+
+import inference
+import models
+from diagnostics import chains, convergence
+
+
+def _draws(shape=(4, 300, 3), seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def test_numbers_are_those_of_arviz():
+    draws = np.cumsum(_draws(), axis=1) * 0.1 + _draws(seed=1)
+    dataset = az.convert_to_dataset({"q": draws})
+    np.testing.assert_allclose(chains.rhat(draws), az.rhat(dataset)["q"])
+    np.testing.assert_allclose(chains.ess(draws), az.ess(dataset)["q"])
+    np.testing.assert_allclose(chains.ess(draws, "tail"), az.ess(dataset, method="tail")["q"])
+    np.testing.assert_allclose(chains.mcse(draws), az.mcse(dataset)["q"])
+
+
+def test_independent_draws_pass():
+    draws = _draws((4, 1000, 20))
+    assert chains.rhat(draws).max() < 1.01
+    assert chains.ess(draws).min() > 3000
+    assert chains.chainwise_rhat(draws).max() < 1.02
+
+
+DEGENERATE = {
+    "identical frozen chains": lambda d: np.ones_like(d),
+    "frozen at different points": lambda d: np.broadcast_to(np.arange(4.0)[:, None, None], d.shape),
+    "one frozen chain": lambda d: np.where(np.arange(4)[:, None, None] == 2, 0.5, d),
+    "one NaN": lambda d: np.where((np.arange(300) == 7)[None, :, None], np.nan, d),
+    "one infinity": lambda d: np.where((np.arange(300) == 7)[None, :, None], np.inf, d),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_chains_are_never_certified(case):
+    draws = DEGENERATE[case](_draws())
+    assert (chains.rhat(draws) == np.inf).all()
+    assert (chains.ess(draws) == 0).all()
+    assert (chains.ess(draws, "tail") == 0).all()
+    assert (chains.mcse(draws) == np.inf).all()
+
+
+def _posterior(draws: dict[str, np.ndarray], model=None, **statistics: np.ndarray) -> inference.Posterior:
+    shape = next(iter(draws.values())).shape[:2]
+    plain = {
+        "diverging": np.zeros(shape, bool),
+        "energy": np.random.default_rng(9).normal(size=shape),
+        "acceptance_rate": np.full(shape, 0.8),
+        "lp": np.zeros(shape),
+    }
+    return inference.Posterior(
+        model=model or (lambda: None),
+        method=inference.NUTS(),
+        seed=0,
+        temperature=1.0,
+        tempering="posterior",
+        draws=draws,
+        statistics={**plain, **statistics},
+        curves={},
+        observed={},
+        probes=np.linspace(-2, 2, 11, dtype=np.float32)[:, None],
+        cost=inference.driver.Cost(1.0, 1.0, 1, 1),
+    )
+
+
+def _network_draws(swap: bool) -> dict[str, np.ndarray]:
+    """Four chains of a network with two hidden units that agree about the function; `swap` trades units in two."""
+    generator = np.random.default_rng(0)
+    weight = np.array([1.0, 4.0]) + 0.1 * generator.normal(size=(4, 500, 2))
+    if swap:
+        weight[2:] = weight[2:, :, ::-1]
+    small = 0.01 * generator.normal(size=(4, 500, 6))
+    out = np.array([1.0, -1.0]) + small[..., :2]
+    if swap:
+        out[2:] = out[2:, :, ::-1]
+    return {
+        "hidden0.weight": weight[:, :, None, :],
+        "hidden0.bias": small[..., 2:4],
+        "output.weight": out[..., None],
+        "output.bias": small[..., 4:5],
+    }
+
+
+NETWORK = models.mlp((2,), "tanh", likelihood=models.Gaussian(scale=1.0))
+
+
+def test_functions_converge_while_weights_trade_places():
+    judged = convergence(_posterior(_network_draws(swap=True), NETWORK))
+    assert judged.passed
+    assert judged.weights.worst_rhat > 1.5
+    assert judged.functions.worst_rhat < 1.01
+    assert judged.weights.chainwise_rhat.max() < 1.05  # each chain is at rest in its own mode
+    assert "The functions have converged" in judged.verdict
+    assert "Believe the predictions, not single weights" in judged.verdict
+    assert "failed" not in str(judged)
+    assert any("weight space" in failure for failure in judged.failures)
+
+
+def test_everything_converged():
+    judged = convergence(_posterior(_network_draws(swap=False), NETWORK))
+    assert judged.passed
+    assert judged.failures == ()
+    assert "believe the predictions and the weights" in str(judged)
+
+
+def test_functions_that_differ_fail():
+    draws = _network_draws(swap=False)
+    draws["output.bias"] = draws["output.bias"] + np.arange(4)[:, None, None]
+    judged = convergence(_posterior(draws, NETWORK))
+    assert judged.passed is False
+    assert str(judged).startswith("Convergence failed")
+    assert any("function space" in failure for failure in judged.failures)
+
+
+def test_frozen_chains_fail():
+    judged = convergence(_posterior({"w": np.ones((4, 300, 2))}))
+    assert judged.passed is False
+    assert judged.weights.worst_rhat == np.inf
+    assert judged.weights.least_ess == 0
+    assert "failed" in str(judged)
+
+
+@pytest.mark.parametrize(
+    ("statistics", "message"),
+    [
+        ({"diverging": np.arange(1200).reshape(4, 300) == 5}, "1 divergent draws, in 1 of 4 chains"),
+        ({"energy": np.cumsum(np.random.default_rng(0).normal(size=(4, 300)), axis=1)}, "E-BFMI: least"),
+        ({"energy": np.zeros((4, 300))}, "E-BFMI: least 0.00"),
+    ],
+)
+def test_other_failures(statistics, message):
+    judged = convergence(_posterior({"w": _draws()}, **statistics))
+    assert judged.passed is False
+    assert any(message in failure for failure in judged.failures), judged.failures
+
+
+def test_thresholds_are_named_arguments():
+    posterior = _posterior({"w": _draws((4, 120, 2))})
+    assert convergence(posterior, rhat=1.1, ess=100).passed
+    judged = convergence(posterior, rhat=1.1, ess=10_000)
+    assert judged.passed is False
+    assert judged.thresholds["ess"] == 10_000
+
+
+def test_one_chain_is_judged_by_its_halves():
+    drift = np.linspace(0, 3, 400)[None, :, None] + _draws((1, 400, 1))
+    assert convergence(_posterior({"w": drift})).weights.worst_rhat > 1.1
+    judged = convergence(_posterior({"w": _draws((1, 2000, 1), seed=3)}))
+    assert judged.passed
+    assert np.isnan(judged.weights.rhat).all()
+
+
+def test_too_few_draws_fail():
+    assert "too few" in str(convergence(_posterior({"w": _draws((4, 3, 1))})))
+
+
+def test_a_point_has_nothing_to_judge(conjugate):
+    judged = convergence(conjugate.run(method="map", steps=5))
+    assert (judged.passed, judged.kind) == (None, "point")
+    assert str(judged) == "One draw: there is no convergence to judge."
+
+
+def test_a_guide_gets_k_hat_and_its_loss_and_never_r_hat(conjugate):
+    short = convergence(conjugate.run(method="svi", steps=60, draws=500))
+    assert short.passed is False
+    assert "failed" in str(short)
+    long = convergence(conjugate.run(method="svi", steps=4000, particles=4, draws=2000))
+    assert long.weights is None
+    assert long.functions is None
+    assert long.loss_slope > -3
+    # Correlated weights under a mean-field guide: close, but not exact.
+    assert 0 < long.pareto_k < 0.7
+    assert long.passed
+    assert "has settled and is close to the posterior" in long.verdict
+
+
+def test_k_hat_finds_a_guide_that_is_too_narrow(conjugate):
+    posterior = conjugate.run(method="svi", steps=4000, particles=4, draws=2000)
+    statistics = dict(posterior.statistics)
+    # A guide three times narrower than its draws say has log weights that spread nine times as far.
+    gap = statistics["lp"] - statistics["guide_log_density"]
+    statistics["guide_log_density"] = statistics["lp"] - 9 * gap
+    narrow = inference.Posterior(**{**posterior.__dict__, "statistics": statistics})
+    assert convergence(narrow).pareto_k > 0.7
+    assert "importance check failed" in str(convergence(narrow))

@@ -1,0 +1,54 @@
+"""The `touchstone` command, as a user types it."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+import touchstone
+
+RUNNER = CliRunner()
+
+
+def _call(*words: str):
+    return RUNNER.invoke(touchstone.app, [str(word) for word in words])
+
+
+def test_run_then_report(tmp_path):
+    small = ["--hidden", "3", "-o", "draws=20", "-o", "warmup=20", "-o", "chains=2"]
+    done = _call("run", "moons", "--method", "nuts", *small, "--out", tmp_path / "nuts.npz")
+    assert done.exit_code == 0, done.output
+    assert "moons, test: accuracy" in done.output
+    assert "Convergence failed" in done.output
+    done = _call("run", "moons", "--method", "svi", "--hidden", "3", "-o", "steps=20", "-o", "guide=gaussian",
+                 "-o", "draws=10", "--out", tmp_path / "svi.npz")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    out = tmp_path / "report.html"
+    done = _call("report", tmp_path / "nuts.npz", tmp_path / "svi.npz", "--data", "moons", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "Comparison on moons, test" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "mons"), "did you mean 'moons'"),
+        (("run", "moons", "--method", "nutz"), "did you mean 'nuts'"),
+        (("run", "moons", "-o", "draws"), "--option must look like draws=200"),
+        (("run", "moons", "-o", "draws=many"), "nuts: draws must be an integer"),
+        (("run", "moons", "--hidden", "ten"), "invalid literal for int"),
+        (("report", "nothing.npz"), "nothing.npz"),
+    ],
+)
+def test_wrong_input_is_a_sentence_and_exit_code_2(words, message):
+    done = _call(*words)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_data_lists_every_set():
+    done = _call("data")
+    assert done.exit_code == 0
+    assert "diabetes" in done.output
+    assert "442 rows x 10" in done.output
