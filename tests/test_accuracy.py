@@ -90,6 +90,12 @@ def test_mean_field_svi_has_the_mean_and_the_conditional_variances(conjugate, te
     assert np.abs(z).max() < Z, f"z-scores {np.round(z, 1)}"
 
 
+def test_draws_of_a_mean_field_guide_are_independent_over_sites(conjugate):
+    draws = conjugate.stacked(conjugate.run(method="svi", steps=500, draws=20_000, seed=3))[0]
+    correlation = np.corrcoef(draws.T)[np.triu_indices(4, 1)]
+    assert np.abs(correlation).max() < Z / np.sqrt(20_000), f"correlations {np.round(correlation, 3)}"
+
+
 def test_svi_free_energy_bounds_the_evidence(conjugate):
     # With a mean-field guide the free energy is -log p(y) + KL, and both are known here.
     _, precision = conjugate.posterior()

@@ -139,12 +139,13 @@ def test_any_model_of_the_users(method):
 
     def model(scale, y=None):
         level = numpyro.sample("level", dist.Normal(0, 10))
-        numpyro.deterministic("double", 2 * level)
+        numpyro.deterministic("ratio", level / scale)
         with numpyro.plate("rows", 5):
             numpyro.sample("y", dist.Normal(level, scale), obs=y)
 
     posterior = inference.run(model, 1.0, np.arange(5.0), method=method, progress=False, **options)
-    np.testing.assert_allclose(posterior.draws["double"], 2 * posterior.draws["level"], rtol=1e-6)
-    sites = posterior.predict(1.0)
-    assert set(sites) == {"y", "double"}
+    np.testing.assert_allclose(posterior.draws["ratio"], posterior.draws["level"], rtol=1e-6)
+    sites = posterior.predict(4.0)
+    assert set(sites) == {"y", "ratio"}
     assert sites["y"].shape == (*DRAWS[method], 5)
+    np.testing.assert_allclose(sites["ratio"], posterior.draws["level"] / 4, rtol=1e-6)  # anew, not as it was drawn
