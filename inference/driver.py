@@ -126,17 +126,16 @@ def drive(method: Method, target: Target, data: Data, key: jax.Array, progress: 
         KeyboardInterrupt: if it is stopped before there is anything to return.
     """
     began = time.perf_counter()
-    program = method.program()
-    data = jax.device_put(data)
-    chains = [_first(program, target, data, jax.random.fold_in(key, i)) for i in range(method.chains)]
-    capacity = _capacity(program, target, data, chains[0].state)
-    advance = partial(_advance, program, target, capacity, data)
-    jax.block_until_ready(advance(chains[0].state, 0))  # compiles, and runs nothing
-    if not method.kept:
-        jax.block_until_ready(_conclude(method, target, data, chains[0].state, key))
-    compiled = time.perf_counter()
-
     with Display(method.name, method.chains, method.iterations, enabled=progress) as display:
+        program = method.program()
+        data = jax.device_put(data)
+        chains = [_first(program, target, data, jax.random.fold_in(key, i)) for i in range(method.chains)]
+        capacity = _capacity(program, target, data, chains[0].state)
+        advance = partial(_advance, program, target, capacity, data)
+        jax.block_until_ready(advance(chains[0].state, 0))  # compiles, and runs nothing
+        if not method.kept:
+            jax.block_until_ready(_conclude(method, target, data, chains[0].state, key))
+        compiled = time.perf_counter()
         partial_run = _run_chains(method, chains, advance, capacity, display)
     draws, statistics, curves = _gather(method, target, data, chains)
     cost = Cost(
