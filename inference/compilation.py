@@ -8,25 +8,14 @@ so it is readable by its owner only, and a folder that belongs to somebody else 
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import jax
 
-__all__ = ["enable_compilation_cache", "user_cache"]
+from data.cache import user_cache
 
-
-def user_cache() -> Path:
-    """The project's folder in the user's cache directory (`XDG_CACHE_HOME`, or what the system uses)."""
-    if "XDG_CACHE_HOME" in os.environ:
-        return Path(os.environ["XDG_CACHE_HOME"]) / "touchstone"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "touchstone"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "touchstone"
-    return Path.home() / ".cache" / "touchstone"
+__all__ = ["enable_compilation_cache"]
 
 
 def enable_compilation_cache() -> None:

@@ -44,7 +44,9 @@ class Display:
                     progress.TextColumn("{task.fields[status]}"),
                 )
                 self._bars = progress.Progress(*columns, console=console)
-                self._tasks = [self._bars.add_task(label, total=self._total, status="compiling") for label in self._labels]
+                self._tasks = [
+                    self._bars.add_task(label, total=self._total, status="compiling") for label in self._labels
+                ]
                 self._bars.start()
         return self
 

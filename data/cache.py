@@ -1,0 +1,199 @@
+"""The cache of data sets: one `.npz` of plain arrays per set, and the official files it was made from.
+
+The folder is `TOUCHSTONE_DATA`, or `data` in the project's folder of the user's cache directory. A set that is not there
+is fetched: each of its official files is taken from `downloads/` in the cache or downloaded, checked against its size and
+SHA-256, converted once, and written in one step. Nothing is unpickled, and an archive can't write outside its target.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["Archive", "File", "cache_directory", "load_arrays", "unpack", "user_cache"]
+
+_BLOCK = 2**18
+_SECONDS = 30.0  # without a byte, after which a download is given up
+
+
+@dataclass(frozen=True)
+class File:
+    """One official file.
+
+    Attributes:
+        url: where it is published.
+        size: in bytes.
+        sha256: of its contents, in hexadecimal.
+    """
+
+    url: str
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where a set comes from.
+
+    Attributes:
+        name: of the set; the cache holds it as `<name>.npz`.
+        keys: what each array of that file is, in words.
+        files: the official files; empty for a set that can only be put into the cache by hand.
+        convert: makes the arrays out of the official files, given by their names.
+        checksums: where sizes and hashes are published; for a set without files, why there are none.
+    """
+
+    name: str
+    keys: Mapping[str, str]
+    files: tuple[File, ...]
+    convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]] | None
+    checksums: str
+
+    def advice(self) -> str:
+        """Where to put which file."""
+        path = cache_directory() / f"{self.name}.npz"
+        keys = "; ".join(f"{key}: {meaning}" for key, meaning in self.keys.items())
+        words = f"put the set there as {path}, with the arrays {keys}"
+        if self.files:
+            names = ", ".join(f"{file.name} from {file.url}" for file in self.files)
+            words += f"; or put its official files into {cache_directory() / 'downloads' / self.name}: {names}"
+        return words + "; TOUCHSTONE_DATA names another folder"
+
+
+def user_cache() -> Path:
+    """The project's folder in the user's cache directory (`XDG_CACHE_HOME`, or what the system uses)."""
+    if "XDG_CACHE_HOME" in os.environ:
+        return Path(os.environ["XDG_CACHE_HOME"]) / "touchstone"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "touchstone"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "touchstone"
+    return Path.home() / ".cache" / "touchstone"
+
+
+def cache_directory() -> Path:
+    """Where data sets are kept: `TOUCHSTONE_DATA`, or the user's cache."""
+    return Path(os.environ["TOUCHSTONE_DATA"]) if os.environ.get("TOUCHSTONE_DATA") else user_cache() / "data"
+
+
+def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
+    """The arrays of a set, from the cache or, the first time, from its official files.
+
+    Raises:
+        FileNotFoundError: if it is neither in the cache nor to be had, with where to put which file.
+        ValueError: if a file is damaged: in the cache, cut short, or with another size or hash than the published one.
+    """
+    path = cache_directory() / f"{archive.name}.npz"
+    if path.exists():
+        return _read(path, archive)
+    if archive.convert is None:
+        raise FileNotFoundError(
+            f"'{archive.name}' is not in the cache and is not downloaded, because {archive.checksums}; {archive.advice()}"
+        )
+    downloads = cache_directory() / "downloads" / archive.name
+    files = {file.name: _fetch(file, downloads, archive) for file in archive.files}
+    arrays = archive.convert(files)
+    _write(path, arrays)
+    return arrays
+
+
+def _read(path: Path, archive: Archive) -> dict[str, np.ndarray]:
+    remedy = f"remove {path} and load '{archive.name}' again, or {archive.advice()}"
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"the cached file {path} is damaged ({error}); {remedy}") from error
+    missing = [key for key in archive.keys if key not in arrays]
+    if missing:
+        raise ValueError(f"the cached file {path} has no array '{missing[0]}'; {remedy}")
+    return arrays
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _fetch(file: File, folder: Path, archive: Archive) -> Path:
+    """The official file in the downloads folder, checked; downloaded if it is not there."""
+    path = folder / file.name
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            _download(file, temporary)
+            _check(file, temporary, "what was downloaded")
+            os.replace(temporary, path)
+        except OSError as error:  # no network, no such host, a time-out, a refused or broken connection
+            raise FileNotFoundError(
+                f"'{archive.name}' is not in the cache, and {file.url} can't be had ({error}); {archive.advice()}"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+    else:
+        _check(file, path, f"{path}; remove it, it")
+    return path
+
+
+def _download(file: File, path: Path) -> None:
+    from rich import progress
+    from rich.console import Console
+
+    request = urllib.request.Request(file.url, headers={"User-Agent": "touchstone-bnn"})
+    with (
+        urllib.request.urlopen(request, timeout=_SECONDS) as response,
+        open(path, "wb") as out,
+        progress.Progress(
+            *progress.Progress.get_default_columns(), progress.DownloadColumn(), console=Console(stderr=True)
+        ) as bars,
+    ):
+        task = bars.add_task(file.name, total=file.size)
+        received = 0
+        while block := response.read(_BLOCK):
+            received += len(block)
+            if received > file.size:
+                raise ValueError(f"{file.url} sent more than the {file.size} bytes that it is published with")
+            out.write(block)
+            bars.update(task, completed=received)
+
+
+def _check(file: File, path: Path, what: str) -> None:
+    size = path.stat().st_size
+    if size != file.size:
+        raise ValueError(f"{what} is not {file.url}: it has {size} bytes, not {file.size}")
+    with open(path, "rb") as contents:
+        digest = hashlib.file_digest(contents, "sha256").hexdigest()
+    if digest != file.sha256:
+        raise ValueError(f"{what} is not {file.url}: its SHA-256 is {digest}, not {file.sha256}")
+
+
+def unpack(path: Path, target: Path) -> Path:
+    """Unpack a tar archive into a folder; a member that would land outside of it, or a device, is refused."""
+    with tarfile.open(path) as archive:
+        try:
+            archive.extractall(target, filter="data")
+        except tarfile.FilterError as error:
+            raise ValueError(f"the archive {path.name} is malicious: {error}") from error
+    return target
