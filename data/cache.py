@@ -1,8 +1,9 @@
 """The cache of data sets: one `.npz` of plain arrays per set, and the official files it was made from.
 
-The folder is `TOUCHSTONE_DATA`, or `data` in the project's folder of the user's cache directory. A set that is not there
-is fetched: each of its official files is taken from `downloads/` in the cache or downloaded, checked against its size and
-SHA-256, converted once, and written in one step. Nothing is unpickled, and an archive can't write outside its target.
+The folder is `TOUCHSTONE_DATA`, or `data` in the project's folder of the user's cache directory. A set that is not
+there is fetched: each of its official files is taken from `downloads/` in the cache or downloaded, checked against its
+size and SHA-256, converted once, and written in one step. Nothing is unpickled, and an archive can't write outside its
+target.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
         return _read(path, archive)
     if archive.convert is None:
         raise FileNotFoundError(
-            f"'{archive.name}' is not in the cache and is not downloaded, because {archive.checksums}; {archive.advice()}"
+            f"'{archive.name}' is not in the cache, and not downloaded, because {archive.checksums}; {archive.advice()}"
         )
     downloads = cache_directory() / "downloads" / archive.name
     files = {file.name: _fetch(file, downloads, archive) for file in archive.files}

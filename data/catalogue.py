@@ -7,13 +7,23 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from data import bundled, toy
+from data import bundled, toy, uci
 from data.datasets import Dataset
+from data.images import ARCHIVES, images
+from data.text import imdb
 
 __all__ = ["load", "names"]
 
+
+def _named(maker: Callable[[str], Dataset], name: str) -> Callable[[], Dataset]:
+    return lambda: maker(name)
+
+
 _SETS: dict[str, Callable[..., Dataset]] = {
-    maker: getattr(module, maker) for module in (bundled, toy) for maker in module.__all__
+    **{maker: getattr(module, maker) for module in (bundled, toy) for maker in module.__all__},
+    **{name: _named(uci.uci, name) for name in uci.SETS},
+    **{name: _named(images, name) for name in ARCHIVES},
+    "imdb": imdb,
 }
 
 

@@ -7,14 +7,14 @@ prediction in standardised units into one in the data's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-__all__ = ["Dataset", "Scaler", "Split"]
+__all__ = ["Dataset", "Scaler", "Split", "official_split"]
 
 
 @runtime_checkable
@@ -32,24 +32,35 @@ class Scaler:
     """Location and scale of the inputs and, for regression, of the targets.
 
     Attributes:
-        x_location: the training mean of each input.
-        x_scale: the training standard deviation of each input, 1 where an input is constant.
+        x_location: the training mean of each input, or of each channel of images.
+        x_scale: the training standard deviation of each, 1 where an input is constant.
         y_location: the training mean of each target; 0 for labels.
         y_scale: the training standard deviation of each target; 1 for labels.
     """
 
-    x_location: Float[np.ndarray, " d"]
-    x_scale: Float[np.ndarray, " d"]
+    x_location: Float[np.ndarray, "..."]
+    x_scale: Float[np.ndarray, "..."]
     y_location: Float[np.ndarray, "*k"]
     y_scale: Float[np.ndarray, "*k"]
 
     @classmethod
-    def fit(cls, x: np.ndarray, y: np.ndarray, *, labels: bool) -> Scaler:
-        """Measure a training part. Labels are left as they are."""
-        x_location, x_scale = _location_and_scale(x)
-        if labels:
-            return cls(x_location, x_scale, np.zeros(()), np.ones(()))
-        return cls(x_location, x_scale, *_location_and_scale(y))
+    def fit(cls, x: np.ndarray, y: np.ndarray, *, labels: bool, scaling: str = "column") -> Scaler:
+        """Measure a training part. Labels, and inputs with scaling "none", are left as they are."""
+        if scaling == "none":
+            inputs = np.zeros(()), np.ones(())
+        elif scaling == "channel":
+            inputs = _location_and_scale(x.reshape(-1, x.shape[3]) if x.ndim == 4 else x.reshape(-1))
+        else:
+            inputs = _location_and_scale(x)
+        return cls(*inputs, *((np.zeros(()), np.ones(())) if labels else _location_and_scale(y)))
+
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """Standardised inputs, float32; codes such as word numbers, which have no scale, as int32."""
+        if x.dtype.kind in "iu" and self.x_scale.ndim == 0 and self.x_scale == 1 and self.x_location == 0:
+            return x.astype(np.int32)
+        if x.dtype == np.uint8:  # images: 8 bits fit into float32, and twice the memory need not be
+            return (x - self.x_location.astype(np.float32)) / self.x_scale.astype(np.float32)
+        return ((x - self.x_location) / self.x_scale).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,14 +70,14 @@ class Split:
     Iterating gives `x` and `y`, so `x, y = split` works, and a split can stand wherever `(x, y)` can.
 
     Attributes:
-        x: inputs, float32, standardised.
+        x: inputs, float32, standardised; word numbers int32.
         y: targets, float32 and standardised for regression; labels, int32, for classification.
         scaler: how `x` and `y` came from the data's own units.
         name: the data set and the part, such as "diabetes, test".
         classes: the number of classes, None for regression.
     """
 
-    x: Float[np.ndarray, "n ..."]
+    x: Shaped[np.ndarray, "n ..."]
     y: Shaped[np.ndarray, "n ..."]
     scaler: Scaler
     name: str = "data"
@@ -107,14 +118,22 @@ class Dataset:
         classes: the number of classes, None for regression.
         inputs: names of the input columns, empty if they have none.
         source: where it comes from, in a sentence.
+        standard: the training and test rows of a standard split by its number, for sets that have standard splits.
+        standard_splits: how many there are. A set with exactly one has an official test part.
+        scaling: how inputs are standardised: "column" each on its own, "channel" images by channel, "none" not at all.
+        extras: further arrays that came with the set, such as the grids of a published protocol.
     """
 
     name: str
-    x: Float[np.ndarray, "n ..."]
+    x: Shaped[np.ndarray, "n ..."]
     y: Shaped[np.ndarray, "targets ..."]
     classes: int | None = None
     inputs: tuple[str, ...] = ()
     source: str = ""
+    standard: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None
+    standard_splits: int = 0
+    scaling: Literal["column", "channel", "none"] = "column"
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
@@ -123,33 +142,45 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.x)
 
-    def split(self, seed: int = 0, test: float = 0.1, index: int | None = None) -> tuple[Split, Split]:
-        """A random training and test part, standardised by the training part.
+    def split(self, seed: int = 0, test: float | None = None, index: int | None = None) -> tuple[Split, Split]:
+        """A training and a test part, standardised by the training part.
 
         Args:
-            seed: of the permutation of the rows.
-            test: the fraction of rows in the test part, above 0 and below 1; at least one row goes to each part.
-            index: the number of a standard split, for sets that have them (UCI regression).
+            seed: of the permutation of the rows, for a random split.
+            test: the fraction of rows in the test part of a random split, above 0 and below 1; at least one row goes to
+                each part. By default a set with an official test part is split there, and others at 0.1.
+            index: the number of a standard split, for sets that have them: 0 to 19 for UCI regression.
         """
+        if index is None and test is None and self.standard_splits == 1:
+            index = 0
         if index is not None:
-            raise ValueError(f"index picks one of a set's standard splits, but '{self.name}' has none; leave it out")
-        if not 0 < test < 1:
+            return self._standard(index)
+        fraction = 0.1 if test is None else test
+        if not 0 < fraction < 1:
             raise ValueError(f"test must be a fraction above 0 and below 1, got {test!r}")
-        rows = np.random.default_rng(seed).permutation(len(self))
-        size = min(max(round(test * len(self)), 1), len(self) - 1)
-        if size < 1:
+        if len(self) < 2:
             raise ValueError(f"'{self.name}' has {len(self)} rows; a split needs at least 2")
+        rows = np.random.default_rng(seed).permutation(len(self))
+        size = min(max(round(fraction * len(self)), 1), len(self) - 1)
         return self._parts(train=rows[size:], test=rows[:size])
+
+    def _standard(self, index: int) -> tuple[Split, Split]:
+        if self.standard is None:
+            raise ValueError(f"index picks one of a set's standard splits, but '{self.name}' has none; leave it out")
+        if not 0 <= index < self.standard_splits:
+            raise ValueError(f"index must be 0 to {self.standard_splits - 1} for '{self.name}', got {index!r}")
+        train, test = self.standard(index)
+        return self._parts(train, test)
 
     def whole(self) -> Split:
         """All rows as one split, standardised by themselves."""
         return self._parts(train=np.arange(len(self)), test=np.arange(0))[0]
 
     def _parts(self, train: np.ndarray, test: np.ndarray) -> tuple[Split, Split]:
-        scaler = Scaler.fit(self.x[train], self.y[train], labels=self.classes is not None)
+        scaler = Scaler.fit(self.x[train], self.y[train], labels=self.classes is not None, scaling=self.scaling)
 
         def part(rows: np.ndarray, role: str) -> Split:
-            x = ((self.x[rows] - scaler.x_location) / scaler.x_scale).astype(np.float32)
+            x = scaler.inputs(self.x[rows])
             if self.classes is None:
                 y = ((self.y[rows] - scaler.y_location) / scaler.y_scale).astype(np.float32)
             else:
@@ -160,6 +191,31 @@ class Dataset:
 
 
 def _location_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    values = np.asarray(values, np.float64)
-    scale = values.std(axis=0)
-    return np.asarray(values.mean(axis=0)), np.where(scale > 0, scale, 1.0)
+    """Mean and standard deviation over rows; a constant has scale 1, whatever rounding makes of its deviation."""
+    constant = values.max(axis=0) == values.min(axis=0)
+    location = np.where(constant, values[0], values.mean(axis=0, dtype=np.float64))
+    return location, np.where(constant, 1.0, values.std(axis=0, dtype=np.float64))
+
+
+def official_split(
+    name: str,
+    arrays: Mapping[str, np.ndarray],
+    *,
+    classes: int,
+    source: str,
+    scaling: Literal["column", "channel", "none"],
+) -> Dataset:
+    """A set of labels that came as `x_train`, `y_train`, `x_test` and `y_test`, with that as its one standard split."""
+    rows = len(arrays["x_train"])
+    parts = np.arange(rows), np.arange(rows, rows + len(arrays["x_test"]))
+    return Dataset(
+        name,
+        np.concatenate([arrays["x_train"], arrays["x_test"]]),
+        np.concatenate([arrays["y_train"], arrays["y_test"]]).astype(np.int32),
+        classes,
+        source=source,
+        standard=lambda index: parts,
+        standard_splits=1,
+        scaling=scaling,
+        extras={key: values for key, values in arrays.items() if not key.startswith(("x_", "y_"))},
+    )
