@@ -75,11 +75,15 @@ def report(
 
 @app.command("data")
 def list_data() -> None:
-    """List the data sets."""
+    """List the data sets; those that are not at hand are downloaded, or asked for, when they are first loaded."""
     for name in data.names():
+        if not data.at_hand(name):
+            typer.echo(f"{name:22}not in the cache")
+            continue
         dataset = data.load(name)
         task = "regression" if dataset.classes is None else f"{dataset.classes} classes"
-        typer.echo(f"{name:22}{len(dataset):>6} rows x {dataset.x.shape[1]:<3} {task:12} {dataset.source}")
+        shape = "x".join(map(str, dataset.x.shape[1:]))
+        typer.echo(f"{name:22}{len(dataset):>6} rows x {shape:<8} {task:12} {dataset.source}")
 
 
 def _likelihood(classes: int | None) -> models.Likelihood:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from data import bundled, toy, uci
+from data.cache import cache_directory
 from data.datasets import Dataset
 from data.images import ARCHIVES, images
 from data.text import imdb
 
-__all__ = ["load", "names"]
+__all__ = ["at_hand", "load", "names"]
 
 
 def _named(maker: Callable[[str], Dataset], name: str) -> Callable[[], Dataset]:
@@ -30,6 +31,11 @@ _SETS: dict[str, Callable[..., Dataset]] = {
 def names() -> tuple[str, ...]:
     """The names `load` knows, in alphabetical order."""
     return tuple(sorted(_SETS))
+
+
+def at_hand(name: str) -> bool:
+    """Whether a set loads without a download: it is made, ships with scikit-learn, or is in the cache."""
+    return name in bundled.__all__ or name in toy.__all__ or (cache_directory() / f"{name}.npz").exists()
 
 
 def load(name: str, **options: Any) -> Dataset:

@@ -2,7 +2,8 @@
 
 Weights of a network can be permuted without changing the function, so chains may disagree about every weight and agree
 about every prediction. These are the quantities in which agreement counts: class probabilities (logits have a direction
-that the softmax ignores), or the mean of a regression, and learned noise as one more.
+that the softmax ignores), or the mean of a regression and, where it is an output, its log scale; learned noise as one
+more.
 """
 
 from __future__ import annotations
@@ -23,13 +24,7 @@ def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "ch
     if not isinstance(posterior.model, Network):
         return np.zeros((*posterior.shape, 0))
     prediction = posterior.predict(posterior.probes if x is None else x)
-    likelihood: Any = posterior.model.likelihood
-    if likelihood.classes is not None:
-        # The last class follows from the others.
-        values = likelihood.probabilities(prediction.outputs)[..., :-1]
-    else:
-        values = likelihood.mean(prediction.outputs)
-    flat = values.reshape(*posterior.shape, -1)
+    flat = posterior.model.likelihood.functions(prediction.outputs).reshape(*posterior.shape, -1)
     noise = [posterior.draws["noise"].reshape(*posterior.shape, -1)] if "noise" in posterior.draws else []
     return np.concatenate([flat, *noise], axis=-1)
 

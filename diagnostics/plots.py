@@ -9,6 +9,7 @@ import numpy as np
 
 from diagnostics.convergences import Mixing
 from diagnostics.functions import function_draws
+from diagnostics.prior_predictive import PriorCheck
 from diagnostics.scoring import in_data_units
 from inference import Posterior
 from inference.prediction import Classification, Prediction, Regression
@@ -16,7 +17,7 @@ from inference.prediction import Classification, Prediction, Regression
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["band", "losses", "mixing", "observed_and_predicted", "reliability", "traces"]
+__all__ = ["band", "losses", "mixing", "observed_and_predicted", "prior_functions", "reliability", "traces"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito
 
@@ -115,6 +116,33 @@ def mixing(weights: Mixing, functions: Mixing | None, threshold: float = 1.01, t
     axes.set_xticks(ticks, [f"{1 + 10.0**tick:g}" for tick in ticks])
     axes.set(xlabel="R-hat", ylabel="share of quantities (density)")
     axes.legend(frameon=False)
+    return figure
+
+
+def prior_functions(check: PriorCheck) -> Figure:
+    """What a prior says about functions; see `diagnostics.prior_check`."""
+    if check.entropy is not None:
+        figure, axes = _figure("How unsure functions from the prior are")
+        most = float(np.log(check.functions.shape[-1]))
+        axes.hist(check.entropy.ravel(), np.linspace(0, most, 30), color=COLOURS[0])
+        axes.axvline(most, color="k", lw=0.8, ls="--", label="all classes alike")
+        axes.set(xlabel="entropy (nats)", ylabel="functions and inputs")
+        axes.legend(frameon=False)
+        return figure
+    if check.x.shape[1:] != (1,):
+        figure, axes = _figure("Functions from the prior over all inputs, without and with noise")
+        functions, targets = check.functions[..., 0].ravel(), check.targets.ravel()
+        edges = np.linspace(*np.quantile(targets, [0.005, 0.995]), 60)
+        axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
+        axes.hist(functions, edges, density=True, color=COLOURS[0], alpha=0.6, label="f(x)")
+        axes.set(xlabel="value", ylabel="density")
+        axes.legend(frameon=False)
+        return figure
+    figure, axes = _figure("Functions from the prior: 90 % band and ten of them")
+    order = np.argsort(check.x[:, 0])
+    axes.fill_between(check.x[order, 0], *check.envelope[[0, 2]][:, order, 0], color=COLOURS[0], alpha=0.2, lw=0)
+    axes.plot(check.x[order, 0], check.functions[:10, order, 0].T, lw=0.8, color=COLOURS[0])
+    axes.set(xlabel="x", ylabel="f(x)")
     return figure
 
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions import MaskedDistribution
+from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
 from data import Split
@@ -63,7 +64,8 @@ def _trace(model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.nda
 
     def abstract(*abstract_arrays: jax.Array) -> None:
         seeded = handlers.seed(model, jax.random.key(0))
-        trace.update(handlers.trace(seeded).get_trace(*arguments.fill(abstract_arrays)))
+        started = handlers.substitute(seeded, substitute_fn=init_to_uniform(radius=1.0))  # flat priors can't be sampled
+        trace.update(handlers.trace(started).get_trace(*arguments.fill(abstract_arrays)))
         values = {id(tracer): array for tracer, array in zip(abstract_arrays, arrays, strict=True)}
         for site in trace.values():
             site["value"] = values.get(id(site["value"]), site["value"])

@@ -148,7 +148,7 @@ class Posterior:
             raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in weights.items()}
         size = min(batch_size or _ROWS, len(inputs))
-        width = max(shape[-1] for shape in expected.values())
+        width = max(shape[-1] for shape in expected.values() if shape)
         block = max(1, _BLOCK // (size * width))
         pieces = []
         for first in range(0, len(inputs), size):

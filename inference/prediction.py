@@ -80,20 +80,32 @@ class Regression(Prediction):
         return self.likelihood.conditional(self.outputs, self.noise)  # type: ignore[attr-defined]
 
     @cached_property
+    def _centres(self) -> Float[np.ndarray, "chain draw n ..."]:
+        return self.likelihood.mean(self.outputs).astype(np.float64)  # type: ignore[attr-defined]
+
+    @cached_property
     def mean(self) -> Float[np.ndarray, "n ..."]:
         """The mean of the mixture."""
-        return self._conditional.mean().mean(axis=_DRAWS)
+        return self._centres.mean(axis=_DRAWS)
 
     @cached_property
     def epistemic(self) -> Float[np.ndarray, "n ..."]:
         """The variance over draws of the conditional mean."""
-        return self._conditional.mean().var(axis=_DRAWS)
+        return self._centres.var(axis=_DRAWS)
 
     @cached_property
     def aleatoric(self) -> Float[np.ndarray, "n ..."]:
-        """The mean over draws of the conditional variance."""
-        variance = np.broadcast_to(self._conditional.var(), self._conditional.mean().shape)
-        return variance.mean(axis=_DRAWS)
+        """The mean over draws of the conditional variance.
+
+        Raises:
+            ValueError: if the noise has no variance, as a Student-t with 2 degrees of freedom or fewer.
+        """
+        variance = self._conditional.var()
+        if not np.isfinite(variance).all():
+            raise ValueError(
+                f"{self.likelihood} has no variance, so there is no aleatoric or total variance; use interval and cdf"
+            )
+        return np.broadcast_to(variance, self._centres.shape).mean(axis=_DRAWS)
 
     @property
     def total(self) -> Float[np.ndarray, "n ..."]:
@@ -124,7 +136,7 @@ class Regression(Prediction):
 
     def _quantile(self, level: float) -> np.ndarray:
         """By bisection: the mixture's quantile lies between the smallest and the largest of its parts'."""
-        quantiles = np.broadcast_to(self._conditional.ppf(level), self._conditional.mean().shape)
+        quantiles = np.broadcast_to(self._conditional.ppf(level), self._centres.shape)
         lower, upper = quantiles.min(axis=_DRAWS), quantiles.max(axis=_DRAWS)
         for _ in range(_BISECTIONS):
             middle = (lower + upper) / 2
@@ -134,8 +146,7 @@ class Regression(Prediction):
 
     def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n ..."]:
         """One target per draw and input."""
-        shape = self._conditional.mean().shape
-        return self._conditional.rvs(size=shape, random_state=np.random.default_rng(seed))
+        return self._conditional.rvs(size=self._centres.shape, random_state=np.random.default_rng(seed))
 
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Regression:
         """The prediction of `location + scale * y`; a prediction that is in the data's own units stays as it is."""

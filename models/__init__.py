@@ -1,21 +1,30 @@
 """Networks as NumPyro models: layers that are effects, explicit priors, likelihoods, and the frozen network."""
 
+from models.classifiers import Bernoulli, Categorical, NoisyLogits
+from models.hierarchies import Hierarchical
 from models.layers import apply, dense
-from models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from models.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, StudentTNoise
 from models.networks import Network
 from models.perceptrons import linear, logistic, mlp
-from models.priors import Normal, Prior, Rules, Univariate
+from models.priors import Flat, Normal, Prior, ScaleMixture, Univariate
 from models.recipes import from_recipe, to_recipe
+from models.rules import Rules
 
 __all__ = [
     "Bernoulli",
     "Categorical",
+    "Flat",
     "Gaussian",
+    "HeteroscedasticGaussian",
+    "Hierarchical",
     "Likelihood",
     "Network",
+    "NoisyLogits",
     "Normal",
     "Prior",
     "Rules",
+    "ScaleMixture",
+    "StudentTNoise",
     "Univariate",
     "apply",
     "dense",

@@ -65,6 +65,7 @@ def affine(x: Float[Batch, "n d"], weight: Float[Array, "d k"], bias: Float[Arra
 def dense(layer: str, x: Float[Batch, "n d"], units: int, prior: Prior) -> Float[Array, "n k"]:
     """A dense layer with sites `"<layer>.weight"` of shape (d, units) and `"<layer>.bias"` of shape (units,)."""
     fan_in = x.shape[-1]
+    prior = prior.for_layer(layer)
     weight = prior.sample(Site(layer, "weight", fan_in), (fan_in, units))
     bias = prior.sample(Site(layer, "bias", fan_in), (units,))
     return apply(layer, affine, x, weight, bias)

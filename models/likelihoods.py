@@ -1,8 +1,8 @@
-"""Likelihoods: what the outputs of a network say about the targets.
+"""What a likelihood is, and the likelihoods of real targets.
 
-A likelihood sets the number of outputs, observes the targets inside the data plate (`observe`, a NumPyro effect),
-checks targets before anything compiles (`check`), and gives the distribution of a target under each draw of the
-posterior (`conditional`, in float64 with SciPy, or `probabilities`), from which predictions are mixed.
+A likelihood sets the number of the network's outputs, observes the targets inside the data plate (`observe`, a NumPyro
+effect), checks targets before anything compiles (`check`), and gives the distribution of a target under each draw of
+the posterior (in float64 with SciPy), from which predictions are mixed.
 """
 
 from __future__ import annotations
@@ -10,37 +10,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
 
-from models.priors import Prior, Univariate, as_prior
+from models.priors import Univariate
+from models.rules import as_prior
 from models.validation import finite_array, positive_integer, positive_number
 
-__all__ = ["Bernoulli", "Categorical", "Gaussian", "Likelihood"]
+__all__ = [
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "StudentTNoise",
+    "check_targets",
+    "scale_of_log_variance",
+]
+
+_LOG_VARIANCE = 20.0  # bounds it: scales stay between 5e-5 and 2e4, and their squares finite in float32
 
 
 class Likelihood:
     """Base of all likelihoods.
 
-    Every likelihood has `outputs`, how many outputs the network has, and `classes`, the number of classes, None for
-    regression.
+    Every likelihood has `outputs`, the number of targets of a row; `heads`, the number of outputs of the network; and
+    `classes`, the number of classes, None for regression.
     """
 
     outputs: Any
+    heads: Any
     classes: Any = None
 
+    def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """What the network's last layer says, in the form in which predictions report it."""
+        return heads
+
     def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
-        """Sample the targets given the network's outputs, at the site "y" inside the plate "data"."""
+        """Sample the targets given the linked outputs, at the site "y" inside the plate "data"."""
         raise NotImplementedError(f"{type(self).__name__} must observe the targets")
 
     def check(self, y: Any, rows: int) -> np.ndarray:
         """The targets as they are used, float32 or int32; raise if they do not fit."""
         raise NotImplementedError(f"{type(self).__name__} must check the targets")
 
+    def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
+        """What the outputs say about y, in the quantities in which draws are compared."""
+        raise NotImplementedError(f"{type(self).__name__} must say what its functions are")
 
-def _check_shape(y: np.ndarray, rows: int, outputs: int) -> None:
+
+def check_targets(y: np.ndarray, rows: int, outputs: int) -> None:
+    """Require targets of shape (n,) for one output and (n, outputs) for several."""
     expected = "(n,)" if outputs == 1 else f"(n, {outputs})"
     if y.ndim == 2 and y.shape[1] == 1 and outputs == 1:
         raise ValueError(f"y must have shape (n,) for one output, got {y.shape}; use y.ravel()")
@@ -53,58 +74,33 @@ def _check_shape(y: np.ndarray, rows: int, outputs: int) -> None:
         raise ValueError(f"x and y must have as many rows, got {rows} in x and {len(y)} in y")
 
 
-@dataclass(frozen=True)
-class Gaussian(Likelihood):
-    """Normal noise of one standard deviation around the network's output.
+def scale_of_log_variance(log_variance: Array) -> Array:
+    """The standard deviation, from a log variance that is kept within +-20."""
+    return jnp.exp(0.5 * jnp.clip(log_variance, -_LOG_VARIANCE, _LOG_VARIANCE))
 
-    Attributes:
-        scale: the standard deviation of the noise in the units of `y`; None makes it a site "noise" with a prior,
-            one value per output.
-        outputs: the number of targets per row: `y` has shape (n,) for one and (n, outputs) for several.
-        prior: of the noise's standard deviation where it is inferred, a univariate distribution on positive numbers.
-            The default, HalfNormal(1), is meant for targets of unit scale.
-    """
 
-    scale: float | None = None
-    outputs: int = 1
-    prior: Prior = Univariate("HalfNormal", (("scale", 1.0),))
+class _Regression(Likelihood):
+    """What likelihoods of real targets have in common: a location and a scale per target."""
 
-    def __post_init__(self) -> None:
-        if self.scale is not None:
-            positive_number("Gaussian: scale", self.scale)
-        positive_integer("Gaussian: outputs", self.outputs)
-        prior = as_prior(self.prior)
-        if not isinstance(prior, Univariate) or prior.support is not dist.constraints.positive:
-            raise ValueError(f"Gaussian: prior must be a distribution on positive numbers, got {self.prior!r}")
-        object.__setattr__(self, "prior", prior)
-
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
-        """y ~ N(outputs, noise^2)."""
-        rows = outputs.shape[0]
-        several = self.outputs > 1
-        noise = self.scale
-        if noise is None:
-            assert isinstance(self.prior, Univariate)
-            width = self.prior.instance()
-            noise = numpyro.sample("noise", width.expand((self.outputs,)).to_event(1) if several else width)
-        with numpyro.plate("data", rows, dim=-2 if several else -1):
-            numpyro.sample("y", dist.Normal(outputs if several else outputs[:, 0], noise), obs=y)
+    normal: bool = True
 
     def check(self, y: Any, rows: int) -> np.ndarray:
         """Finite numbers of shape (n,) or (n, outputs); integers are fine."""
         array = finite_array("y", y)
-        _check_shape(array, rows, self.outputs)
+        check_targets(array, rows, self.outputs)
         return array.astype(np.float32)
 
-    def noise(self, sites: dict[str, np.ndarray]) -> np.ndarray:
-        """The noise's standard deviation per draw, ready to broadcast against (chain, draw, n[, outputs])."""
-        if self.scale is not None:
-            return np.asarray(self.scale, np.float64)
-        return np.asarray(sites["noise"], np.float64)[:, :, None]
-
     def mean(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n ..."]:
-        """The mean of a target under each draw."""
-        return outputs if self.outputs > 1 else outputs[..., 0]
+        """The centre of a target under each draw."""
+        return outputs[..., : self.outputs] if self.outputs > 1 else outputs[..., 0]
+
+    def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
+        """The centre of each target."""
+        return outputs[..., : self.outputs]
+
+    def noise(self, sites: dict[str, np.ndarray]) -> np.ndarray:
+        """The noise's scale per draw, ready to broadcast against (chain, draw, n[, outputs]); 0 if it is an output."""
+        return np.zeros(())
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
         """The distribution of the targets under each draw, as a frozen SciPy distribution."""
@@ -118,81 +114,140 @@ class Gaussian(Likelihood):
         """Outputs and noise for the targets `location + scale * y`."""
         return outputs * scale + location, np.asarray(noise * scale)
 
-
-class _Classifier(Likelihood):
-    """What likelihoods for labels have in common."""
-
-    def check(self, y: Any, rows: int) -> np.ndarray:
-        """Integer labels 0 .. classes - 1 of shape (n,)."""
-        array = finite_array("y", y)
-        if array.dtype.kind == "f":
-            raise TypeError(
-                f"y must hold integer labels for {type(self).__name__}, got dtype {array.dtype}; use y.astype(int) if "
-                "they are labels, or models.Gaussian() for a regression"
-            )
-        _check_shape(array, rows, 1)
-        bad = np.flatnonzero((array < 0) | (array >= self.classes))
-        if bad.size:
-            raise ValueError(
-                f"y must hold labels 0 to {self.classes - 1} for {self.classes} classes, got {array[bad[0]]} at row "
-                f"{bad[0]} ({bad.size} rows are affected); count labels from 0, or give the likelihood more classes"
-            )
-        return array.astype(np.int32)
-
-    def probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """The probability of each class under each draw."""
-        return np.exp(self.log_probabilities(outputs))
-
-    def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Its logarithm, by a log-softmax that does not overflow."""
-        logits = outputs.astype(np.float64)
-        logits = logits - logits.max(axis=-1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    def _observe(self, distribution: dist.Distribution, y: Array | None) -> None:
+        with numpyro.plate("data", distribution.batch_shape[0], dim=-2 if self.outputs > 1 else -1):
+            numpyro.sample("y", distribution, obs=y)
 
 
 @dataclass(frozen=True)
-class Categorical(_Classifier):
-    """Labels 0 .. classes - 1 by the softmax of as many logits.
+class _Noise(_Regression):
+    """One scale for all rows, known or inferred."""
 
-    Attributes:
-        classes: the number of classes, at least 2.
-    """
-
-    classes: int
+    scale: float | None = None
+    outputs: int = 1
+    prior: Any = Univariate("HalfNormal", (("scale", 1.0),))
 
     def __post_init__(self) -> None:
-        positive_integer("Categorical: classes", self.classes, least=2)
+        name = type(self).__name__
+        if self.scale is not None:
+            positive_number(f"{name}: scale", self.scale)
+        positive_integer(f"{name}: outputs", self.outputs)
+        prior = as_prior(self.prior)
+        if not isinstance(prior, Univariate) or prior.support is not dist.constraints.positive:
+            raise ValueError(f"{name}: prior must be a distribution on positive numbers, got {self.prior!r}")
+        object.__setattr__(self, "prior", prior)
 
     @property
-    def outputs(self) -> int:
-        """One logit per class."""
-        return self.classes
+    def heads(self) -> int:
+        """One output per target."""
+        return self.outputs
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
-        """y ~ Categorical(softmax(outputs))."""
-        with numpyro.plate("data", outputs.shape[0]):
-            numpyro.sample("y", dist.Categorical(logits=outputs), obs=y)
+    def noise(self, sites: dict[str, np.ndarray]) -> np.ndarray:
+        """The known scale, or the draws of the site "noise"."""
+        if self.scale is not None:
+            return np.asarray(self.scale, np.float64)
+        return np.asarray(sites["noise"], np.float64)[:, :, None]
+
+    def _sample_noise(self) -> Any:
+        if self.scale is not None:
+            return self.scale
+        width = self.prior.instance()
+        return numpyro.sample("noise", width.expand((self.outputs,)).to_event(1) if self.outputs > 1 else width)
 
 
 @dataclass(frozen=True)
-class Bernoulli(_Classifier):
-    """Labels 0 and 1 by the sigmoid of one logit, that of label 1."""
+class Gaussian(_Noise):
+    """Normal noise of one standard deviation around the network's output.
+
+    Attributes:
+        scale: the standard deviation of the noise in the units of `y`; None makes it a site "noise" with a prior,
+            one value per output.
+        outputs: the number of targets per row: `y` has shape (n,) for one and (n, outputs) for several.
+        prior: of the noise's standard deviation where it is inferred, a univariate distribution on positive numbers.
+            The default, HalfNormal(1), is meant for targets of unit scale.
+    """
+
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+        """y ~ N(outputs, noise^2)."""
+        noise = self._sample_noise()
+        self._observe(dist.Normal(outputs if self.outputs > 1 else outputs[:, 0], noise), y)
+
+
+@dataclass(frozen=True)
+class StudentTNoise(_Noise):
+    """Student-t noise: as `Gaussian`, with tails that let outliers be.
+
+    Attributes:
+        scale: the scale of the noise in the units of `y`; None makes it a site "noise" with a prior.
+        outputs: the number of targets per row.
+        prior: of the scale where it is inferred.
+        df: degrees of freedom, above 0. The variance, and so the aleatoric part of a prediction, exists above 2 only;
+            the centre is the mean above 1, and the median always.
+    """
+
+    df: float = 4.0
+    normal = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_number("StudentTNoise: df", self.df)
+
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+        """y ~ StudentT(df, outputs, noise)."""
+        noise = self._sample_noise()
+        self._observe(dist.StudentT(self.df, outputs if self.outputs > 1 else outputs[:, 0], noise), y)
+
+    def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
+        """The distribution of the targets under each draw, as a frozen SciPy distribution."""
+        import scipy.stats
+
+        return scipy.stats.t(self.df, self.mean(outputs).astype(np.float64), noise)
+
+
+@dataclass(frozen=True)
+class HeteroscedasticGaussian(_Regression):
+    """Normal noise whose scale is an output too (Kendall & Gal 2017, equation 5, with s = log sigma^2).
+
+    The network has two heads per target, mean and log variance, the latter kept within +-20; predictions report mean
+    and standard deviation.
+
+    Attributes:
+        outputs: the number of targets per row.
+    """
+
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        positive_integer("HeteroscedasticGaussian: outputs", self.outputs)
 
     @property
-    def classes(self) -> int:
-        """Two."""
-        return 2
+    def heads(self) -> int:
+        """Means, then log variances."""
+        return 2 * self.outputs
 
-    @property
-    def outputs(self) -> int:
-        """One logit."""
-        return 1
+    def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """Means, then standard deviations."""
+        return jnp.concatenate([heads[:, : self.outputs], scale_of_log_variance(heads[:, self.outputs :])], axis=1)
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
-        """y ~ Bernoulli(sigmoid(outputs))."""
-        with numpyro.plate("data", outputs.shape[0]):
-            numpyro.sample("y", dist.Bernoulli(logits=outputs[:, 0]), obs=y)
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+        """y ~ N(mean, scale^2), both outputs."""
+        mean, scale = outputs[:, : self.outputs], outputs[:, self.outputs :]
+        self._observe(dist.Normal(mean, scale) if self.outputs > 1 else dist.Normal(mean[:, 0], scale[:, 0]), y)
 
-    def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Of label 0 and of label 1, in this order."""
-        return super().log_probabilities(np.concatenate([np.zeros_like(outputs), outputs], axis=-1))
+    def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
+        """The distribution of the targets under each draw, as a frozen SciPy distribution."""
+        import scipy.stats
+
+        scale = outputs[..., self.outputs :].astype(np.float64)
+        return scipy.stats.norm(self.mean(outputs).astype(np.float64), scale if self.outputs > 1 else scale[..., 0])
+
+    def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
+        """The mean of each target, and the log of its scale as a quantity of its own."""
+        return np.concatenate([outputs[..., : self.outputs], np.log(outputs[..., self.outputs :])], axis=-1)
+
+    def rescaled(
+        self, outputs: np.ndarray, noise: np.ndarray, location: np.ndarray, scale: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations for the targets `location + scale * y`."""
+        mean, deviation = outputs[..., : self.outputs], outputs[..., self.outputs :]
+        return np.concatenate([mean * scale + location, deviation * scale], axis=-1), noise

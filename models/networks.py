@@ -6,16 +6,20 @@ hashable and equal to any other made of equal parts, so programs compiled for on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 from numpyro import handlers
+from numpyro.infer.initialization import init_to_uniform
 
 from models.likelihoods import Likelihood
-from models.priors import Prior, as_prior
+from models.priors import Prior, Site, unconstrained_scale
+from models.rules import as_prior
 from models.validation import finite_array
 
 __all__ = ["Architecture", "Network"]
@@ -54,7 +58,8 @@ class Network:
         object.__setattr__(self, "prior", as_prior(self.prior))
         if not isinstance(self.likelihood, Likelihood):
             raise TypeError(
-                f"likelihood must be a models.Gaussian, Categorical or Bernoulli, got {type(self.likelihood).__name__}"
+                "likelihood must be a models.Gaussian, models.Categorical or another likelihood of models, got "
+                f"{type(self.likelihood).__name__}"
             )
 
     def __call__(self, x: Float[Array, "n ..."], y: Shaped[Array, "n ..."] | None = None) -> None:
@@ -63,7 +68,7 @@ class Network:
 
     def outputs(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the network's outputs; `handlers.substitute` puts given weights in."""
-        return self.architecture(x, self.likelihood.outputs, self.prior)
+        return self.likelihood.link(self.architecture(x, self.likelihood.heads, self.prior))
 
     def validate(self, x: Any, y: Any = None) -> tuple[np.ndarray, ...]:
         """The data as they are used, float32 or int32 labels; raise with advice where they do not fit.
@@ -75,15 +80,48 @@ class Network:
             raise ValueError(f"x must have at least one row, got shape {inputs.shape}")
         self.architecture.check(inputs)
         inputs = inputs.astype(np.float32)
-        self.prior.check(tuple(self.weights(inputs)))
+        self.prior.check(self.sites(inputs))
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs)))
 
+    def sites(self, x: np.ndarray) -> tuple[Site, ...]:
+        """The weights and biases that a prior is asked for, for inputs like `x`; nothing is computed."""
+        recorder = _Recorder()
+        jax.eval_shape(lambda x: self.architecture(x, self.likelihood.heads, recorder), x[:1])
+        return tuple(recorder.sites)
+
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
-        """The sites of the weights with their shapes, for inputs like `x`; nothing is computed."""
+        """The sample sites that the outputs depend on, with their shapes, for inputs like `x`; nothing is computed."""
 
         def sampled(x: Array) -> dict[str, Array]:
-            with handlers.trace() as trace, handlers.seed(rng_seed=0):
-                self.outputs(x)
+            trace = handlers.trace(_started(self.outputs)).get_trace(x)
             return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
         return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}
+
+    def prior_scales(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """The prior standard deviation of every latent site in unconstrained coordinates, in the site's shape.
+
+        Infinite where the prior is flat; the scale parameter where the variance is infinite.
+        """
+        trace = handlers.trace(_started(self)).get_trace(x[:1])
+        return {
+            name: unconstrained_scale(site["fn"])
+            for name, site in trace.items()
+            if site["type"] == "sample" and name != "y"
+        }
+
+
+def _started(model: Callable[..., Any]) -> Callable[..., Any]:
+    """A model that can be run once, flat priors included, which can't be sampled."""
+    return handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=init_to_uniform(radius=1.0))
+
+
+class _Recorder(Prior):
+    """Stands in for a prior, and takes down which sites it is asked for."""
+
+    def __init__(self) -> None:
+        self.sites: list[Site] = []
+
+    def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
+        self.sites.append(site)
+        return jnp.zeros(shape)

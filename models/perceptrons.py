@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from models.classifiers import Bernoulli, Categorical
 from models.layers import ACTIVATIONS, dense
-from models.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from models.likelihoods import Gaussian, Likelihood
 from models.networks import Network
 from models.priors import Normal, Prior
 from models.validation import one_of, positive_integer

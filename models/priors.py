@@ -1,26 +1,27 @@
 """Priors on the weights of a network.
 
 A prior is a frozen record that puts a distribution on any weight of a network: `Normal(scale)` the same on all,
-`Normal(scale, fan_in=True)` scaled by the layer, a univariate NumPyro distribution, or `Rules` that choose by layer and
-by kind. `Prior.sample` draws a site; the sites hold the weights themselves.
+`Normal(scale, fan_in=True)` scaled by the layer, `ScaleMixture`, `Flat`, or any univariate NumPyro distribution.
+`Prior.sample` draws a site; the sites hold the weights themselves. `models/rules.py` chooses priors by layer and kind,
+`models/hierarchies.py` has priors whose scale is inferred too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array
+from numpyro.distributions.transforms import biject_to
 
 from models.validation import positive_number
 
-__all__ = ["Normal", "Prior", "Rules", "Site", "Univariate", "as_prior"]
+__all__ = ["Flat", "Normal", "Prior", "ScaleMixture", "Site", "Univariate", "unconstrained_scale"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,11 @@ class Prior:
         weights = self.distribution(site).expand(shape).to_event(len(shape))
         return numpyro.sample(site.name, weights, infer={"start_scale": 1 / math.sqrt(site.fan_in)})
 
-    def check(self, sites: tuple[str, ...]) -> None:
+    def for_layer(self, layer: str) -> Prior:
+        """The prior of one layer; a layer asks for it once, before it samples its sites."""
+        return self
+
+    def check(self, sites: tuple[Site, ...]) -> None:
         """Raise ValueError if the prior does not fit a network with these sites."""
 
 
@@ -119,7 +124,7 @@ class Univariate(Prior):
             )
         if getattr(dist, family, None) is not type(distribution):
             raise ValueError(f"a prior must be a distribution of numpyro.distributions, got {family}")
-        if distribution.support.is_discrete:
+        if distribution.support is None or distribution.support.is_discrete:
             raise ValueError(f"a prior must be continuous, got {family}, which is discrete")
         parameters = tuple((name, float(value)) for name, value in distribution.get_args().items())
         bad = [name for name, value in parameters if not np.isfinite(value)]
@@ -147,65 +152,87 @@ class Univariate(Prior):
         return self.instance()
 
     def scale_of(self, site: Site) -> float:
-        """The standard deviation; the scale parameter where the variance is infinite."""
-        deviation = math.sqrt(float(jnp.asarray(self.instance().variance)))
-        return deviation if math.isfinite(deviation) else dict(self.parameters)["scale"]
+        """The standard deviation; the scale parameter where the variance is infinite or has no closed form."""
+        return float(_deviation(self.instance()))
+
+    def check(self, sites: tuple[Site, ...]) -> None:
+        """Weights take both signs."""
+        if self.support is not dist.constraints.real:
+            raise ValueError(
+                f"a prior on weights must be on all real numbers, got {self.family}, which is on {self.support}"
+            )
 
 
 @dataclass(frozen=True)
-class Rules(Prior):
-    """A prior for each part of a network.
+class ScaleMixture(Prior):
+    """A mixture of a wide and a narrow normal, both with mean 0 (Blundell et al. 2015, equation 7).
 
-    Made from a mapping wherever a prior is expected: `prior={"default": 1.0, "output": models.Normal(0.1), "bias":
-    models.Normal(10.0)}`. A key is a site ("hidden0.weight"), a layer ("hidden0"), a kind ("weight", "bias") or
-    "default"; for a site the first of these that is there decides, in this order. A plain number s means `Normal(s)`.
+    p(w) = pi N(w; 0, scale1^2) + (1 - pi) N(w; 0, scale2^2)
 
     Attributes:
-        rules: the keys with their priors.
+        pi: the weight of the first, above 0 and below 1.
+        scale1: the standard deviation of the first.
+        scale2: the standard deviation of the second.
     """
 
-    rules: tuple[tuple[str, Prior], ...]
+    pi: float
+    scale1: float
+    scale2: float
 
-    def _of(self, site: Site) -> Prior:
-        priors = dict(self.rules)
-        for key in (site.name, site.layer, site.kind, "default"):
-            if key in priors:
-                return priors[key]
-        raise ValueError(f"prior has no rule for the site '{site.name}'; add one, or a 'default'")
+    def __post_init__(self) -> None:
+        for name in ("pi", "scale1", "scale2"):
+            positive_number(f"ScaleMixture: {name}", getattr(self, name))
+        if self.pi >= 1:
+            raise ValueError(f"ScaleMixture: pi must be below 1, got {self.pi!r}")
 
     def distribution(self, site: Site) -> dist.Distribution:
-        """That of the rule for this site."""
-        return self._of(site).distribution(site)
+        """The mixture."""
+        weights = dist.Categorical(probs=np.array([self.pi, 1 - self.pi], np.float32))
+        return dist.MixtureSameFamily(weights, dist.Normal(0.0, np.array([self.scale1, self.scale2], np.float32)))
 
     def scale_of(self, site: Site) -> float:
-        """That of the rule for this site."""
-        return self._of(site).scale_of(site)
-
-    def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        """As the rule for this site does it."""
-        return self._of(site).sample(site, shape)
-
-    def check(self, sites: tuple[str, ...]) -> None:
-        """Every rule must apply to something."""
-        parts = {part for site in sites for part in (site, *site.rsplit(".", 1))} | {"default"}
-        for key, _ in self.rules:
-            if key not in parts:
-                raise ValueError(
-                    f"prior has a rule for '{key}', which this network does not have; it has {', '.join(sorted(parts))}"
-                )
+        """The standard deviation of the mixture."""
+        return math.sqrt(self.pi * self.scale1**2 + (1 - self.pi) * self.scale2**2)
 
 
-def as_prior(value: Any) -> Prior:
-    """The prior that a user meant: a prior, a NumPyro distribution, a number (Normal of that scale) or a mapping."""
-    if isinstance(value, Prior):
-        return value
-    if isinstance(value, dist.Distribution):
-        return Univariate.of(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Normal(value)
-    if isinstance(value, Mapping):
-        return Rules(tuple((str(key), as_prior(rule)) for key, rule in value.items()))
-    raise TypeError(
-        "prior must be a models.Normal or another prior, a univariate NumPyro distribution, a scale, or a mapping "
-        f"from layers and kinds to those, got {type(value).__name__}"
-    )
+@dataclass(frozen=True)
+class Flat(Prior):
+    """A constant density on all real numbers: improper, so it can be conditioned on data, but not drawn from."""
+
+    def distribution(self, site: Site) -> dist.Distribution:
+        """Log density 0 everywhere."""
+        return dist.ImproperUniform(dist.constraints.real, (), ())
+
+    def scale_of(self, site: Site) -> float:
+        """Infinite."""
+        return math.inf
+
+
+def unconstrained_scale(distribution: dist.Distribution, draws: int = 20_000) -> np.ndarray:
+    """The standard deviation of a distribution in unconstrained coordinates, one per value.
+
+    On real numbers it is that of the distribution itself. Elsewhere it is that of the transformed variable, such as the
+    logarithm of a positive one, over a fixed set of draws.
+    """
+    shape = distribution.shape()
+    support = distribution.support
+    while isinstance(support, dist.constraints.independent):
+        support = support.base_constraint
+    if support is dist.constraints.real:
+        return np.broadcast_to(_deviation(distribution), shape)
+    values = distribution.sample(jax.random.key(0), (draws,))
+    return np.asarray(biject_to(distribution.support).inv(values)).std(axis=0)
+
+
+def _deviation(distribution: dist.Distribution) -> np.ndarray:
+    """The standard deviation, or the scale parameter where the variance is infinite or not known; infinite if flat."""
+    base = distribution
+    while hasattr(base, "base_dist"):
+        base = base.base_dist
+    if isinstance(base, dist.ImproperUniform):
+        return np.asarray(np.inf)
+    try:
+        deviation = np.sqrt(np.asarray(distribution.variance))
+    except NotImplementedError:
+        deviation = np.asarray(np.nan)
+    return deviation if np.isfinite(deviation).all() else np.asarray(base.scale)

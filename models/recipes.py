@@ -9,17 +9,20 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from models.likelihoods import Bernoulli, Categorical, Gaussian
+from models.classifiers import Bernoulli, Categorical, NoisyLogits
+from models.hierarchies import Hierarchical
+from models.likelihoods import Gaussian, HeteroscedasticGaussian, StudentTNoise
 from models.networks import Network
 from models.perceptrons import Perceptron
-from models.priors import Normal, Rules, Univariate
+from models.priors import Flat, Normal, ScaleMixture, Univariate
+from models.rules import Rules
 
 __all__ = ["from_recipe", "to_recipe"]
 
-_RECORDS: dict[str, Any] = {
-    record.__name__: record
-    for record in (Network, Perceptron, Normal, Univariate, Rules, Gaussian, Categorical, Bernoulli)
-}
+_ARCHITECTURES = (Network, Perceptron)
+_PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules)
+_LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
+_RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTURES, *_PRIORS, *_LIKELIHOODS)}
 
 
 def to_recipe(value: Any) -> Any:

@@ -72,7 +72,7 @@ def test_a_split_restores_units():
 
 @pytest.mark.parametrize("likelihood", [models.Categorical(3), models.Bernoulli()])
 def test_scores_of_a_classification(likelihood):
-    outputs = 2 * GENERATOR.normal(size=(2, 3, 200, likelihood.outputs)).astype(np.float32)
+    outputs = 2 * GENERATOR.normal(size=(2, 3, 200, likelihood.heads)).astype(np.float32)
     prediction = Prediction.of(likelihood, outputs, {})
     y = GENERATOR.integers(0, likelihood.classes, 200)
     scores = diagnostics.scores(prediction, y)

@@ -83,7 +83,7 @@ def test_rescaled_prediction_is_that_of_the_rescaled_targets(options):
 
 @pytest.mark.parametrize("likelihood", [models.Categorical(4), models.Bernoulli()])
 def test_classification(likelihood):
-    prediction = Prediction.of(likelihood, 3 * _outputs(likelihood.outputs), {})
+    prediction = Prediction.of(likelihood, 3 * _outputs(likelihood.heads), {})
     classes = likelihood.classes
     assert prediction.probs.shape == (7, classes)
     np.testing.assert_allclose(prediction.probs.sum(axis=1), 1)

@@ -1,0 +1,168 @@
+"""The likelihoods of labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jaxtyping import Array, Float, Shaped
+
+from models.likelihoods import Likelihood, check_targets, scale_of_log_variance
+from models.validation import finite_array, positive_integer
+
+__all__ = ["Bernoulli", "Categorical", "NoisyLogits"]
+
+
+class _Classifier(Likelihood):
+    """What likelihoods of labels have in common."""
+
+    outputs = 1
+
+    def check(self, y: Any, rows: int) -> np.ndarray:
+        """Integer labels 0 .. classes - 1 of shape (n,)."""
+        array = finite_array("y", y)
+        if array.dtype.kind == "f":
+            raise TypeError(
+                f"y must hold integer labels for {type(self).__name__}, got dtype {array.dtype}; use y.astype(int) if "
+                "they are labels, or models.Gaussian() for a regression"
+            )
+        check_targets(array, rows, 1)
+        bad = np.flatnonzero((array < 0) | (array >= self.classes))
+        if bad.size:
+            raise ValueError(
+                f"y must hold labels 0 to {self.classes - 1} for {self.classes} classes, got {array[bad[0]]} at row "
+                f"{bad[0]} ({bad.size} rows are affected); count labels from 0, or give the likelihood more classes"
+            )
+        return array.astype(np.int32)
+
+    def probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
+        """The probability of each class under each draw."""
+        return np.exp(self.log_probabilities(outputs))
+
+    def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
+        """Its logarithm."""
+        return _log_softmax(outputs.astype(np.float64))
+
+    def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
+        """The probability of every class but the last, which follows from the others."""
+        return self.probabilities(outputs)[..., :-1]
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    """By subtracting the largest logit first, so that nothing overflows."""
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Categorical(_Classifier):
+    """Labels 0 .. classes - 1 by the softmax of as many logits.
+
+    Attributes:
+        classes: the number of classes, at least 2.
+    """
+
+    classes: int
+
+    def __post_init__(self) -> None:
+        positive_integer("Categorical: classes", self.classes, least=2)
+
+    @property
+    def heads(self) -> int:
+        """One logit per class."""
+        return self.classes
+
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+        """y ~ Categorical(softmax(outputs))."""
+        with numpyro.plate("data", outputs.shape[0]):
+            numpyro.sample("y", dist.Categorical(logits=outputs), obs=y)
+
+
+@dataclass(frozen=True)
+class Bernoulli(_Classifier):
+    """Labels 0 and 1 by the sigmoid of one logit, that of label 1."""
+
+    @property
+    def classes(self) -> int:
+        """Two."""
+        return 2
+
+    @property
+    def heads(self) -> int:
+        """One logit."""
+        return 1
+
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+        """y ~ Bernoulli(sigmoid(outputs))."""
+        with numpyro.plate("data", outputs.shape[0]):
+            numpyro.sample("y", dist.Bernoulli(logits=outputs[:, 0]), obs=y)
+
+    def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
+        """Of label 0 and of label 1, in this order."""
+        return super().log_probabilities(np.concatenate([np.zeros_like(outputs), outputs], axis=-1))
+
+
+@dataclass(frozen=True)
+class NoisyLogits(_Classifier):
+    r"""Labels by the softmax of logits with noise, whose scales are outputs too (Kendall & Gal 2017, equation 12).
+
+        p(y | x, w) = E_e softmax(f + sigma * e)_y,   e ~ N(0, I)
+
+    The expectation is the mean over a fixed set of quasi-random normal points (Sobol), so the density is a
+    deterministic function of the weights, as Hamiltonian methods need it. A draw's probabilities are averaged over
+    these points before any entropy is taken. The network has two heads per class, f and log sigma^2; predictions report
+    f and sigma.
+
+    Attributes:
+        classes: the number of classes, at least 2.
+        nodes: how many points, a power of 2.
+    """
+
+    classes: int
+    nodes: int = 32
+
+    def __post_init__(self) -> None:
+        positive_integer("NoisyLogits: classes", self.classes, least=2)
+        positive_integer("NoisyLogits: nodes", self.nodes)
+        if self.nodes & (self.nodes - 1):
+            raise ValueError(f"NoisyLogits: nodes must be a power of 2, got {self.nodes!r}")
+
+    @property
+    def heads(self) -> int:
+        """Logits, then log variances."""
+        return 2 * self.classes
+
+    def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:
+        """Logits, then standard deviations."""
+        return jnp.concatenate([heads[:, : self.classes], scale_of_log_variance(heads[:, self.classes :])], axis=1)
+
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+        """y ~ Categorical(mean over nodes of softmax(f + sigma * node))."""
+        logits, scale = outputs[:, None, : self.classes], outputs[:, None, self.classes :]
+        log_probs = jax.nn.log_softmax(logits + scale * _nodes(self.classes, self.nodes).astype(np.float32), axis=-1)
+        averaged = jax.nn.logsumexp(log_probs, axis=1) - np.log(self.nodes)
+        with numpyro.plate("data", outputs.shape[0]):
+            numpyro.sample("y", dist.Categorical(logits=averaged), obs=y)
+
+    def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
+        """Averaged over the nodes, one at a time to bound the memory."""
+        wide = outputs.astype(np.float64)
+        logits, scale = wide[..., : self.classes], wide[..., self.classes :]
+        total = np.full(logits.shape, -np.inf)
+        for node in _nodes(self.classes, self.nodes):
+            total = np.logaddexp(total, _log_softmax(logits + scale * node))
+        return total - np.log(self.nodes)
+
+
+@lru_cache
+def _nodes(dimensions: int, count: int) -> np.ndarray:
+    """Quasi-random standard normal points: scrambled Sobol points with a fixed seed, through the inverse CDF."""
+    from scipy.stats import norm, qmc
+
+    return norm.ppf(qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0)).random(count))

@@ -1,0 +1,80 @@
+"""Priors by layer and by kind, and the prior that a user meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpyro.distributions as dist
+from jaxtyping import Array
+
+from models.priors import Normal, Prior, Site, Univariate
+
+__all__ = ["Rules", "as_prior"]
+
+
+@dataclass(frozen=True)
+class Rules(Prior):
+    """A prior for each part of a network.
+
+    Made from a mapping wherever a prior is expected: `prior={"default": 1.0, "output": models.Normal(0.1), "bias":
+    models.Normal(10.0)}`. A key is a site ("hidden0.weight"), a layer ("hidden0"), a kind ("weight", "bias") or
+    "default"; for a site the first of these that is there decides, in this order. A plain number s means `Normal(s)`.
+
+    Attributes:
+        rules: the keys with their priors.
+    """
+
+    rules: tuple[tuple[str, Prior], ...]
+
+    def _of(self, site: Site) -> Prior:
+        priors = dict(self.rules)
+        for key in (site.name, site.layer, site.kind, "default"):
+            if key in priors:
+                return priors[key]
+        raise ValueError(f"prior has no rule for the site '{site.name}'; add one, or a 'default'")
+
+    def distribution(self, site: Site) -> dist.Distribution:
+        """That of the rule for this site."""
+        return self._of(site).distribution(site)
+
+    def scale_of(self, site: Site) -> float:
+        """That of the rule for this site."""
+        return self._of(site).scale_of(site)
+
+    def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
+        """As the rule for this site does it."""
+        return self._of(site).sample(site, shape)
+
+    def for_layer(self, layer: str) -> Rules:
+        """Every rule's prior of this layer; equal priors share theirs."""
+        bound = {prior: prior.for_layer(layer) for _, prior in self.rules}
+        return Rules(tuple((key, bound[prior]) for key, prior in self.rules))
+
+    def check(self, sites: tuple[Site, ...]) -> None:
+        """Every rule must apply to something, every site needs a rule, and each must fit its sites."""
+        parts = {part for site in sites for part in (site.name, site.layer, site.kind)} | {"default"}
+        for key, _ in self.rules:
+            if key not in parts:
+                raise ValueError(
+                    f"prior has a rule for '{key}', which this network does not have; it has {', '.join(sorted(parts))}"
+                )
+        for site in sites:
+            self._of(site).check((site,))
+
+
+def as_prior(value: Any) -> Prior:
+    """The prior that a user meant: a prior, a NumPyro distribution, a number (Normal of that scale) or a mapping."""
+    if isinstance(value, Prior):
+        return value
+    if isinstance(value, dist.Distribution):
+        return Univariate.of(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Normal(value)
+    if isinstance(value, Mapping):
+        return Rules(tuple((str(key), as_prior(rule)) for key, rule in value.items()))
+    raise TypeError(
+        "prior must be a models.Normal or another prior, a univariate NumPyro distribution, a scale, or a mapping "
+        f"from layers and kinds to those, got {type(value).__name__}"
+    )

@@ -1,0 +1,198 @@
+"""Every likelihood: the density that is sampled is the one that predictions report, in float64 and by SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+from numpyro import handlers
+from numpyro.infer.util import log_likelihood
+
+import diagnostics
+import inference
+import models
+from diagnostics.scoring import crps_by_quadrature, crps_of_mixture
+from inference.prediction import Prediction
+
+X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
+CASES = {
+    "gaussian": (models.Gaussian(), False),
+    "gaussian, known": (models.Gaussian(scale=0.3), False),
+    "gaussian, two": (models.Gaussian(outputs=2), False),
+    "heteroscedastic": (models.HeteroscedasticGaussian(), False),
+    "heteroscedastic, two": (models.HeteroscedasticGaussian(outputs=2), False),
+    "student": (models.StudentTNoise(df=3.0), False),
+    "student, two": (models.StudentTNoise(df=5.0, outputs=2, scale=0.4), False),
+    "categorical": (models.Categorical(3), True),
+    "bernoulli": (models.Bernoulli(), True),
+    "noisy logits": (models.NoisyLogits(3, nodes=16), True),
+}
+
+
+def _targets(likelihood) -> np.ndarray:
+    generator = np.random.default_rng(1)
+    if likelihood.classes is not None:
+        return generator.integers(0, likelihood.classes, 9)
+    return generator.normal(size=(9,) if likelihood.outputs == 1 else (9, likelihood.outputs))
+
+
+@pytest.fixture(scope="module", params=CASES)
+def fitted(request):
+    """A posterior of a small network under each likelihood, whether it is one of labels, and its targets."""
+    likelihood, labels = CASES[request.param]
+    y = _targets(likelihood)
+    model = models.mlp((4,), "tanh", likelihood=likelihood)
+    return inference.run(model, X, y, method="svi", steps=30, draws=6, progress=False), labels, y
+
+
+def test_prediction_has_the_density_of_the_model(fitted):
+    posterior, _, y = fitted
+    flat = {name: values[0] for name, values in posterior.draws.items()}
+    per_draw = log_likelihood(posterior.model, flat, X, posterior.model.likelihood.check(y, 9))["y"]
+    per_draw = np.asarray(per_draw, np.float64).reshape(6, 9, -1).sum(axis=-1)
+    expected = np.log(np.exp(per_draw).mean(axis=0))
+    np.testing.assert_allclose(posterior.predict(X).log_prob(y), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_predictions_scores_and_the_report(fitted, tmp_path):
+    posterior, labels, y = fitted
+    prediction = posterior.predict(X)
+    assert prediction.outputs.shape == (1, 6, 9, posterior.model.likelihood.heads)
+    assert prediction.sample(0).shape == (1, 6, *y.shape)
+    assert prediction.log_prob(y).shape == (9,)
+    scores = diagnostics.scores(prediction, y)
+    assert all(np.isfinite(value) for value in scores.values())
+    assert ("accuracy" in scores) == labels
+    np.testing.assert_allclose(prediction.total, prediction.epistemic + prediction.aleatoric, rtol=1e-6)
+    diagnostics.report(posterior, (X, y), path=tmp_path / "r.html")
+    posterior.save(tmp_path / "p.npz")
+    assert inference.load(tmp_path / "p.npz").model == posterior.model
+
+
+def test_heteroscedastic_outputs_are_mean_and_scale():
+    model = models.mlp((4,), likelihood=models.HeteroscedasticGaussian())
+    with handlers.seed(rng_seed=0), handlers.trace() as trace:
+        model(X)
+    heads = trace["output"]["value"]
+    np.testing.assert_allclose(trace["y"]["fn"].loc, heads[:, 0])
+    np.testing.assert_allclose(trace["y"]["fn"].scale, np.exp(0.5 * heads[:, 1]), rtol=1e-6)
+
+
+def test_heteroscedastic_is_safe_at_extreme_log_variances():
+    likelihood = models.HeteroscedasticGaussian()
+    heads = np.array([[0.0, -1e6], [0.0, 1e6], [1e3, -1e6]], np.float32)
+    outputs = np.asarray(likelihood.link(heads))
+    assert np.isfinite(outputs).all()
+    assert (outputs[:, 1] > 0).all()
+    with handlers.trace() as trace:
+        likelihood.observe(outputs, np.zeros(3, np.float32))
+    assert np.isfinite(trace["y"]["fn"].log_prob(np.zeros(3, np.float32))).all()
+
+
+def test_heteroscedastic_learns_where_the_noise_is():
+    import data
+
+    train, _ = data.load("heteroscedastic_sine", n=400).split(seed=0)
+    model = models.mlp((20,), "tanh", likelihood=models.HeteroscedasticGaussian())
+    posterior = inference.run(model, train, method="map", steps=3000, progress=False)
+    prediction = train.restore(posterior.predict(train))
+    x = train.x[:, 0] * train.scaler.x_scale[0] + train.scaler.x_location[0]
+    truth = 0.05 + 0.5 * x
+    log_ratio = np.log(np.sqrt(prediction.aleatoric) / truth)
+    assert np.abs(log_ratio[(x > 0.1) & (x < 0.9)]).mean() < 0.25
+
+
+def test_heteroscedastic_functions_have_the_log_scale_as_its_own_quantity():
+    outputs = np.abs(np.random.default_rng(0).normal(size=(2, 3, 5, 2)))
+    functions = models.HeteroscedasticGaussian().functions(outputs)
+    np.testing.assert_allclose(functions[..., 1], np.log(outputs[..., 1]))
+
+
+def test_heteroscedastic_restored_scale():
+    outputs = np.array([0.5, 0.2]).reshape(1, 1, 1, 2).astype(np.float32)
+    prediction = Prediction.of(models.HeteroscedasticGaussian(), outputs, {})
+    restored = prediction.rescaled(np.asarray(100.0), np.asarray(10.0))
+    np.testing.assert_allclose(restored.outputs.ravel(), [105.0, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(restored.log_prob([104.0]), scipy.stats.norm(105, 2).logpdf(104), rtol=1e-5)
+
+
+@pytest.mark.parametrize("df", [0.8, 2.0])
+def test_student_noise_has_no_variance_up_to_two_degrees(df):
+    prediction = Prediction.of(models.StudentTNoise(df=df, scale=0.5), np.zeros((1, 2, 3, 1), np.float32), {})
+    for part in ("aleatoric", "total", "std"):
+        with pytest.raises(ValueError, match=r"has no variance.*use interval"):
+            getattr(prediction, part)
+    assert (prediction.epistemic == 0).all()
+    assert (prediction.mean == 0).all()
+    np.testing.assert_allclose(prediction.interval(0.5)[1], scipy.stats.t(df, 0, 0.5).ppf(0.75), rtol=1e-6)
+
+
+def test_student_noise_above_two_degrees():
+    prediction = Prediction.of(models.StudentTNoise(df=5.0, scale=0.5), np.zeros((1, 2, 3, 1), np.float32), {})
+    np.testing.assert_allclose(prediction.aleatoric, 0.25 * 5 / 3)
+
+
+@pytest.mark.parametrize("df", [1.0, 2.5, 1e6])
+def test_crps_by_quadrature(df):
+    generator = np.random.default_rng(0)
+    outputs = generator.normal(size=(1, 4, 3, 1)).astype(np.float32)
+    y = generator.normal(size=3)
+    prediction = Prediction.of(models.StudentTNoise(df=df, scale=0.7), outputs, {})
+    if df == 1e6:  # as good as normal, where there is a closed form
+        means = outputs.reshape(4, 3).astype(float)
+        np.testing.assert_allclose(
+            crps_by_quadrature(prediction, y), crps_of_mixture(means, 0.7 + 0 * means, y), rtol=1e-3
+        )
+        return
+    grid = np.concatenate([-np.geomspace(1e5, 20, 20_000), np.linspace(-20, 20, 80_001), np.geomspace(20, 1e5, 20_000)])
+    for j in range(3):
+        cdf = scipy.stats.t(df, outputs[0, :, j, 0], 0.7).cdf(grid[:, None]).mean(axis=1)
+        expected = np.trapezoid((cdf - (grid >= y[j])) ** 2, grid)
+        assert crps_by_quadrature(prediction, y)[j] == pytest.approx(expected, rel=2e-3)
+
+
+def test_noisy_logits_without_noise_are_plain_logits():
+    logits = np.random.default_rng(0).normal(size=(1, 2, 5, 3))
+    outputs = np.concatenate([logits, np.full_like(logits, 1e-8)], axis=-1)
+    noisy = models.NoisyLogits(3).log_probabilities(outputs)
+    np.testing.assert_allclose(noisy, models.Categorical(3).log_probabilities(logits), atol=1e-7)
+
+
+def test_noisy_logits_are_the_expected_softmax():
+    likelihood = models.NoisyLogits(3, nodes=1024)
+    outputs = np.array([1.0, 0.0, -1.0, 2.0, 0.5, 1.0]).reshape(1, 1, 1, 6)
+    noise = np.random.default_rng(0).normal(size=(400_000, 3))
+    logits = outputs.ravel()[:3] + outputs.ravel()[3:] * noise
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    error = 5 * softmax.std(axis=0) / np.sqrt(len(noise)) + 0.005  # and what 1,024 quasi-random points leave
+    assert (np.abs(likelihood.probabilities(outputs).ravel() - softmax.mean(axis=0)) < error).all()
+
+
+def test_noise_on_logits_is_aleatoric_not_epistemic():
+    outputs = np.array([1.0, 0.0, -1.0, 3.0, 3.0, 3.0], np.float32).reshape(1, 1, 1, 6).repeat(4, axis=1)
+    prediction = Prediction.of(models.NoisyLogits(3), outputs, {})
+    np.testing.assert_allclose(prediction.epistemic, 0, atol=1e-12)
+    np.testing.assert_allclose(prediction.total, scipy.stats.entropy(prediction.probs, axis=1))
+
+
+def test_noisy_logits_density_is_deterministic():
+    model = models.mlp((3,), likelihood=models.NoisyLogits(3))
+    draws = {name: site["value"][None] for name, site in handlers.trace(handlers.seed(model, 0)).get_trace(X).items()
+             if site["type"] == "sample" and name != "y"}  # fmt: skip
+    y = _targets(models.NoisyLogits(3)).astype(np.int32)
+    first = log_likelihood(model, draws, X, y)["y"]
+    np.testing.assert_array_equal(first, log_likelihood(model, draws, X, y)["y"])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: models.NoisyLogits(1), r"NoisyLogits: classes must be at least 2"),
+        (lambda: models.NoisyLogits(3, nodes=10), r"NoisyLogits: nodes must be a power of 2, got 10"),
+        (lambda: models.StudentTNoise(df=0.0), r"StudentTNoise: df must be a finite number above 0"),
+        (lambda: models.HeteroscedasticGaussian(outputs=0), r"HeteroscedasticGaussian: outputs must be at least 1"),
+    ],
+)
+def test_bad_likelihoods(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
