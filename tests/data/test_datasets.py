@@ -18,7 +18,10 @@ EXPECTED = {
 
 
 def test_names():
-    assert data.names() == tuple(EXPECTED)
+    assert set(EXPECTED) < set(data.names())
+    assert {"boston", "wine", "protein", "mnist", "fashion_mnist", "cifar10", "imdb"} < set(data.names())
+    assert list(data.names()) == sorted(data.names())
+    assert all(data.at_hand(name) for name in EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
