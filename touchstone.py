@@ -25,7 +25,7 @@ def _plain_errors() -> Iterator[None]:
     """Wrong input ends the command with its message and exit code 2, without a traceback."""
     try:
         yield
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, OSError, FloatingPointError) as error:
         typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
         raise typer.Exit(2) from error
 
@@ -46,16 +46,18 @@ def run(
 ) -> None:
     """Fit a network to a data set, print its scores and its verdict, and save the posterior if asked to."""
     with _plain_errors():
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)  # before the run, not after it
         train, test = data.load(name).split(seed=split)
-        layers = tuple(int(units) for units in hidden.split(",") if units.strip())
+        layers = _layers(hidden)
         model = models.mlp(layers, activation, models.Normal(prior_scale, fan_in=fan_in), _likelihood(train.classes))
         options = dict(_assignment(text) for text in option or [])
         posterior = inference.run(model, train, method=method, seed=seed, temperature=temperature, **options)
-        typer.echo(f"{test.name}: " + _words(diagnostics.scores(posterior.predict(test), test)))
-        typer.echo(str(diagnostics.convergence(posterior)))
         if out is not None:
             posterior.save(out)
             typer.echo(f"saved: {out}")
+        typer.echo(f"{test.name}: " + _words(diagnostics.scores(posterior.predict(test), test)))
+        typer.echo(str(diagnostics.convergence(posterior)))
 
 
 @app.command()
@@ -68,7 +70,10 @@ def report(
     """Write a report about one saved posterior, or about several side by side."""
     with _plain_errors():
         test = data.load(name).split(seed=split)[1] if name else None
-        posteriors = {file.stem: inference.load(file) for file in files}
+        names = [file.stem for file in files]
+        if len(set(names)) < len(names):  # files of one name in several folders
+            names = [str(file.with_suffix("")) for file in files]
+        posteriors = {name: inference.load(file) for name, file in zip(names, files, strict=True)}
         path = diagnostics.report(posteriors, test, out)
         typer.echo(f"written: {path}")
 
@@ -90,6 +95,13 @@ def _likelihood(classes: int | None) -> models.Likelihood:
     if classes is None:
         return models.Gaussian()
     return models.Bernoulli() if classes == 2 else models.Categorical(classes)
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(units) for units in text.split(",") if units.strip())
+    except ValueError as error:
+        raise ValueError(f"--hidden must be numbers of units such as 50 or 100,100, got {text!r}") from error
 
 
 def _assignment(text: str) -> tuple[str, Any]:

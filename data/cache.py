@@ -78,7 +78,7 @@ class Archive:
 
 def user_cache() -> Path:
     """The project's folder in the user's cache directory (`XDG_CACHE_HOME`, or what the system uses)."""
-    if "XDG_CACHE_HOME" in os.environ:
+    if os.environ.get("XDG_CACHE_HOME"):
         return Path(os.environ["XDG_CACHE_HOME"]) / "touchstone"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "touchstone"

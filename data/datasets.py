@@ -136,6 +136,14 @@ class Dataset:
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("x", "y"):
+            values = np.asarray(getattr(self, name))
+            object.__setattr__(self, name, values)
+            if values.dtype.kind not in "biuf":
+                raise TypeError(f"'{self.name}': {name} must hold real numbers, got dtype {values.dtype}")
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                row = int(np.argwhere(~np.isfinite(values))[0][0])
+                raise ValueError(f"'{self.name}': {name} must be finite, row {row} is not; drop it or fill it in")
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y need one row per example each, got {len(self.x)} and {len(self.y)} rows")
 

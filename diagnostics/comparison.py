@@ -1,8 +1,8 @@
 """Comparison: several posteriors of the same model, their scores, their cost, and how far each is from a reference.
 
 The distance of a method to the reference means little without the distance of the reference to itself. The reference's
-chains are cut into two halves A and B in every way; the noise floor is the distance of B to A, and a method, thinned to
-the size of B, is measured against the same A. A perfect method so lands on the floor.
+chains are cut into two halves A and B in every way (up to 70); the noise floor is the distance of B to A, and a method,
+thinned to the size of B, is measured against the same A. A perfect method so lands on the floor.
 
 For regression the distances are the Wasserstein distances W1 and W2 between the draws of the function at each test
 point, in units of the reference's standard deviation there. For classification they are the total variation between
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,11 @@ from jaxtyping import Float
 from diagnostics.scoring import scores
 from inference import Posterior, Prediction
 from inference.prediction import Classification
+from models import Network
 
 __all__ = ["Comparison", "compare"]
+
+_CUTS = 70  # all ways to halve 8 chains; of more chains, the first so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,7 @@ class Comparison:
         ]
         if self.floor:
             floor = ", ".join(f"{name} {value:.3g}" for name, value in self.floor.items())
-            lines.append(f"distances are to {self.reference}; its own halves differ by {floor}")
+            lines.append(f"distances are to {self.reference}; between its own halves they are {floor}")
         return "\n".join(lines)
 
 
@@ -74,9 +77,14 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
         raise ValueError(f"reference must be one of {', '.join(posteriors)} or a posterior, got {reference!r}")
     x, y = test
     targets = test if hasattr(test, "restore") else y
+    for name, posterior in posteriors.items():
+        if not isinstance(posterior.model, Network):
+            raise TypeError(f"compare needs posteriors of networks of models, '{name}' is of another model")
     predictions = {name: posterior.predict(x) for name, posterior in posteriors.items()}
     anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
     name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference
+    if anchor is not None and anchor.outputs.shape[0] * anchor.outputs.shape[1] == 1:
+        raise ValueError(f"reference must have several draws to measure distances by, {name_of_anchor} has one")
     floor, distances = _distances(anchor, predictions) if anchor is not None else ({}, {})
     rows = []
     for name, posterior in posteriors.items():
@@ -92,7 +100,7 @@ def _distances(
     """The noise floor, and each prediction's distances, averaged over all ways to halve the anchor's chains."""
     reference = _functions(anchor)
     chains = len(reference)
-    halves = [h for h in combinations(range(chains), chains // 2)] if chains > 1 else []
+    halves = list(islice(combinations(range(chains), chains // 2), _CUTS)) if chains > 1 else []
     cuts = [(reference[list(a)], np.delete(reference, list(a), axis=0)) for a in halves]
     floor = _mean([_distance(anchor, _flat(b), _flat(a)) for a, b in cuts])
     found = {}
@@ -149,5 +157,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
+        return f"{value:.3g}" if 0 < abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

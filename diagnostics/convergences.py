@@ -24,6 +24,8 @@ from models import Network
 
 __all__ = ["Convergence", "Mixing", "convergence"]
 
+_LEAST_DRAWS, _LEAST_STEPS = 25, 50  # a tail of 5 importance weights to fit, and 10 losses to see a slope in
+
 
 @dataclass(frozen=True, eq=False)
 class Mixing:
@@ -204,6 +206,10 @@ def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing, 
 
 
 def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
+    draws, steps = posterior.shape[1], posterior.curves["loss"].shape[1]
+    if draws < _LEAST_DRAWS or steps < _LEAST_STEPS:
+        few = f"{draws} draws after {steps} steps are too few to judge; {_LEAST_DRAWS} and {_LEAST_STEPS} are needed"
+        return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
     falling = _loss_slope(posterior.curves["loss"][0])
     log_weights = (posterior.statistics["lp"] - posterior.statistics["guide_log_density"]).astype(np.float64)
     k = _pareto_k(log_weights.ravel())

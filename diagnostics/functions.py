@@ -30,5 +30,16 @@ def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "ch
 
 
 def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
-    """All sites side by side."""
-    return np.concatenate([values.reshape(*posterior.shape, -1) for values in posterior.draws.values()], axis=-1)
+    """All latent sites side by side; deterministic sites, which follow from them, are left out.
+
+    So are entries that are the same in every draw of every chain while others of their site move, such as the zeros of
+    a triangular matrix: they are part of the site's form. A site that stands still as a whole is kept.
+    """
+    columns = []
+    for name, values in posterior.draws.items():
+        if name in posterior.deterministic:
+            continue
+        flat = values.reshape(*posterior.shape, -1)
+        moves = (flat != flat[:1, :1]).any(axis=(0, 1))
+        columns.append(flat[..., moves] if moves.any() else flat)
+    return np.concatenate(columns, axis=-1)

@@ -10,7 +10,7 @@ import numpy as np
 from diagnostics.convergences import Mixing
 from diagnostics.functions import function_draws
 from diagnostics.prior_predictive import PriorCheck
-from diagnostics.scoring import in_data_units
+from diagnostics.scoring import confidence_bins, in_data_units
 from inference import Posterior
 from inference.prediction import Classification, Prediction, Regression
 
@@ -25,7 +25,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
     """Targets against predicted means, with central 90 % intervals; points on the line are right."""
     prediction, targets = in_data_units(prediction, y)
-    assert isinstance(prediction, Regression)
+    if not isinstance(prediction, Regression):
+        raise TypeError("observed_and_predicted draws a regression; for labels use plots.reliability")
     figure, axes = _figure(title or "Observed against predicted, with 90 % intervals")
     lower, upper = (bound.ravel() for bound in prediction.interval(0.9))
     mean, observed = prediction.mean.ravel(), targets.ravel()
@@ -48,7 +49,8 @@ def band(
     figure, axes = _figure("Predicted mean and 90 % interval")
     order = np.argsort(x[:, 0])
     for (name, prediction), colour in zip(predictions.items(), _colours(), strict=False):
-        assert isinstance(prediction, Regression)
+        if not isinstance(prediction, Regression):
+            raise TypeError("band draws a regression; for labels use plots.reliability")
         lower, upper = prediction.interval(0.9)
         axes.plot(x[order, 0], prediction.mean[order], color=colour, lw=1.3, label=name)
         axes.fill_between(x[order, 0], lower[order], upper[order], color=colour, alpha=0.18, lw=0)
@@ -61,21 +63,15 @@ def band(
 
 def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10) -> Figure:
     """How often the top class is right, by how sure the prediction was."""
-    assert isinstance(prediction, Classification)
+    if not isinstance(prediction, Classification):
+        raise TypeError("reliability draws a classification; for a regression use plots.observed_and_predicted")
     _, labels = in_data_units(prediction, y)
-    confidence = prediction.probs.max(axis=1)
-    hit = prediction.probs.argmax(axis=1) == labels
-    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    count = np.bincount(place, minlength=bins)
+    count, confidence, hits = confidence_bins(prediction.probs, labels, bins)
     used = count > 0
     figure, axes = _figure(title or "Reliability of the top class")
     axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
-    axes.scatter(
-        (np.bincount(place, confidence, minlength=bins)[used] / count[used]),
-        (np.bincount(place, hit, minlength=bins)[used] / count[used]),
-        s=10 + 200 * count[used] / count.sum(),
-        color=COLOURS[0],
-    )
+    size = 10 + 200 * count[used] / count.sum()
+    axes.scatter(confidence[used] / count[used], hits[used] / count[used], s=size, color=COLOURS[0])
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(-0.02, 1.02))
     return figure
 
@@ -132,7 +128,8 @@ def prior_functions(check: PriorCheck) -> Figure:
     if check.x.shape[1:] != (1,):
         figure, axes = _figure("Functions from the prior over all inputs, without and with noise")
         functions, targets = check.functions[..., 0].ravel(), check.targets.ravel()
-        edges = np.linspace(*np.quantile(targets, [0.005, 0.995]), 60)
+        low, high = np.quantile(targets, [0.005, 0.995])
+        edges = np.linspace(low, high, 60)
         axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
         axes.hist(functions, edges, density=True, color=COLOURS[0], alpha=0.6, label="f(x)")
         axes.set(xlabel="value", ylabel="density")

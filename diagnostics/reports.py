@@ -89,6 +89,7 @@ def report(
         versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     )
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     return path
 
@@ -115,15 +116,23 @@ def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
         figures.append(_picture(plots.losses(posterior), "It should be flat at the end; the first tenth is left out."))
     options = "".join(f", {key}={value!r}" for key, value in posterior.method.options().items() if value is not None)
     tempered = f", temperature={posterior.temperature}, tempering={posterior.tempering!r}"
-    call = f"inference.run(model, ..., method={posterior.method.name!r}, seed={posterior.seed}{options}{tempered})"
+    seed = (
+        posterior.seed
+        if isinstance(posterior.seed, int)
+        else f"jax.random.wrap_key_data(jnp.array({posterior.seed}, 'uint32'))"
+    )
+    call = f"inference.run(model, ..., method={posterior.method.name!r}, seed={seed}{options}{tempered})"
     return _Entry(name, posterior, judged, tuple(figures), call)
 
 
 def _about(posteriors: Mapping[str, Posterior], test: Any) -> str:
     seconds = sum(posterior.cost.seconds for posterior in posteriors.values())
-    weights = sum(values[0, 0].size for values in next(iter(posteriors.values())).draws.values())
+    first = next(iter(posteriors.values()))
+    weights = sum(values[0, 0].size for name, values in first.draws.items() if name not in first.deterministic)
     words = f"{weights:,} unknowns; {', '.join(posteriors)}; {seconds:.0f} seconds in all"
-    return words + (f"; judged on {len(test[1] if isinstance(test, tuple) else test):,} test points." if test else ".")
+    return words + (
+        f"; judged on {len(test[1] if isinstance(test, tuple | list) else test):,} test points." if test else "."
+    )
 
 
 def _units(test: Any, comparison: Comparison | None) -> str:

@@ -23,9 +23,9 @@ from jaxtyping import Float, Int
 from data import Split
 from inference.prediction import Classification, Prediction, Regression
 
-__all__ = ["calibration_error", "crps_by_quadrature", "crps_of_mixture", "in_data_units", "scores"]
+__all__ = ["calibration_error", "confidence_bins", "crps_by_quadrature", "crps_of_mixture", "in_data_units", "scores"]
 
-_BINS = 15
+_BINS = 15  # as in Guo et al. 2017
 
 
 def scores(prediction: Prediction, y: Any) -> dict[str, float]:
@@ -65,18 +65,29 @@ def scores(prediction: Prediction, y: Any) -> dict[str, float]:
 
 def in_data_units(prediction: Prediction, y: Any) -> tuple[Prediction, np.ndarray]:
     """Prediction and targets in the data's own units if `y` is a `Split`, else as they are."""
+    if not isinstance(prediction, Prediction):
+        raise TypeError(f"prediction must be what predict gives for a network, got {type(prediction).__name__}")
     if isinstance(y, Split):
         return y.restore(prediction), y.y_original  # type: ignore[type-var]
-    return prediction, np.asarray(y)
+    pair = isinstance(y, tuple) and len(y) == 2 and np.ndim(y[1]) > 0
+    return prediction, np.asarray(y[1] if pair else y)
 
 
 def calibration_error(probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int = _BINS) -> float:
-    """Expected calibration error of the top class: bins of equal width, closed above, so that no point is lost."""
+    """Expected calibration error of the top class."""
+    _, confidence, hits = confidence_bins(probs, labels, bins)
+    return float(np.abs(hits - confidence).sum() / len(labels))
+
+
+def confidence_bins(
+    probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, summed confidence and hits of the top class in bins of equal width, closed above: no point is lost."""
     confidence = probs.max(axis=1)
     hit = probs.argmax(axis=1) == labels
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
-    gap = np.bincount(place, hit - confidence, minlength=bins)
-    return float(np.abs(gap).sum() / len(labels))
+    count, total, hits = (np.bincount(place, weights, bins) for weights in (np.ones(len(place)), confidence, hit))
+    return count, total, hits
 
 
 def crps_of_mixture(

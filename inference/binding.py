@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpyro import handlers
-from numpyro.distributions import MaskedDistribution
+from numpyro.distributions import MaskedDistribution, Unit
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
 from data import Split
-from inference.target import Arguments, Data, Target, latent_sites
-from models import Network
+from inference.arguments import Arguments, settle
+from inference.target import Data, Target, latent_sites
+from models import Network, has_recipe
 from models.validation import finite_array
 
-__all__ = ["bind", "explain_start"]
+__all__ = ["Bound", "bind", "explain_start"]
+
+_RESERVED = ("chain", "draw", "step")
 
 
-def bind(
-    model: Callable[..., Any], args: tuple[Any, ...], temperature: float, tempering: str
-) -> tuple[Target, Data, dict[str, np.ndarray]]:
-    """The target of a model with these arguments, its data, and what the model observes.
+class Bound(NamedTuple):
+    """A model with its data.
+
+    Attributes:
+        target: the log density.
+        data: the arguments of its compiled programs.
+        observed: what the model observes, by site.
+        deterministic: the names of its deterministic sites.
+    """
+
+    target: Target
+    data: Data
+    observed: dict[str, np.ndarray]
+    deterministic: tuple[str, ...]
+
+
+def bind(model: Callable[..., Any], args: tuple[Any, ...], temperature: float, tempering: str) -> Bound:
+    """Bind a model to its arguments.
 
     Raises:
         TypeError: if the model is not callable or its arguments have the wrong type.
         ValueError: if the data don't fit the model, or the model can't be run: no observations, nothing to infer, a
-            discrete latent site, a subsampled plate, a site name that files can't hold.
+            discrete latent site, a subsampled plate, a parameter without a prior, a site name that files can't hold.
     """
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function with sample statements, got {type(model).__name__}")
+    if not isinstance(model, Hashable):
+        raise TypeError(f"model must be hashable to be compiled once, {type(model).__name__} is not; use a function")
+    if len(args) == 1 and isinstance(args[0], Split):
+        args = (args[0].x, args[0].y)
     if isinstance(model, Network):
         args = _network_arguments(model, args)
-    arguments, arrays = Arguments.split(args)
-    try:
-        trace = _trace(model, arguments, arrays)
-    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
-        # The model uses its arrays as values, in `np.unique(group)` for instance: they become part of the program.
-        arguments, arrays = Arguments.split(args, constant=True)
-        trace = _trace(model, arguments, arrays)
-    observed = _check(trace)
-    return Target(model, arguments, tempering), Data(arrays, np.float32(temperature)), observed
+    arguments, arrays, trace = settle(args, partial(_trace, model))
+    _check(trace)
+    observed = _observed(model, arguments, arrays, trace)
+    target, data = Target(model, arguments, tempering), Data(arrays, np.float32(temperature))
+    if not has_recipe(model):
+        target = target.identified(data)
+    deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
+    return Bound(target, data, observed, deterministic)
 
 
 def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(args) == 1 and isinstance(args[0], Split):
-        args = (args[0].x, args[0].y)
-    if len(args) == 1 and isinstance(args[0], tuple) and len(args[0]) == 2:
-        args = args[0]
+    if len(args) == 1 and isinstance(args[0], tuple | list) and len(args[0]) == 2:
+        args = tuple(args[0])
     if len(args) != 2 or args[1] is None:
         raise ValueError(
             f"a network needs observations: call run(model, x, y, ...) or run(model, split, ...), got {len(args)} "
@@ -58,14 +77,17 @@ def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[Any, ...]
     return model.validate(*args)
 
 
+def _started(model: Callable[..., Any]) -> Callable[..., Any]:
+    """A model that can be run once, flat priors included, which can't be sampled."""
+    return handlers.substitute(handlers.seed(model, jax.random.key(0)), substitute_fn=init_to_uniform(radius=1.0))
+
+
 def _trace(model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.ndarray, ...]) -> dict[str, Any]:
     """The model's trace with shapes in place of latent values; observed values that are arguments stay as they are."""
     trace: dict[str, Any] = {}
 
     def abstract(*abstract_arrays: jax.Array) -> None:
-        seeded = handlers.seed(model, jax.random.key(0))
-        started = handlers.substitute(seeded, substitute_fn=init_to_uniform(radius=1.0))  # flat priors can't be sampled
-        trace.update(handlers.trace(started).get_trace(*arguments.fill(abstract_arrays)))
+        trace.update(handlers.trace(_started(model)).get_trace(*arguments.fill(abstract_arrays)))
         values = {id(tracer): array for tracer, array in zip(abstract_arrays, arrays, strict=True)}
         for site in trace.values():
             site["value"] = values.get(id(site["value"]), site["value"])
@@ -74,7 +96,22 @@ def _trace(model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.nda
     return trace
 
 
-def _check(trace: dict[str, Any]) -> dict[str, np.ndarray]:
+def _observed(
+    model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.ndarray, ...], trace: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """What the observed sites observe, checked; where the model computes it, such as log(y), by running the model."""
+    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and site["is_observed"]}
+    if any(isinstance(site["value"], jax.core.Tracer) for site in sites.values()):
+        values = handlers.trace(_started(model)).get_trace(*arguments.fill(arrays))
+        sites = {name: {**site, "value": values[name]["value"]} for name, site in sites.items()}
+    return {
+        name: _check_observed(name, {**site, "value": np.asarray(site["value"])})
+        for name, site in sites.items()
+        if site["value"] is not None
+    }
+
+
+def _check(trace: dict[str, Any]) -> None:
     latent = latent_sites(trace)
     observed = {n: site for n, site in trace.items() if site["type"] == "sample" and site["is_observed"]}
     if not observed:
@@ -85,7 +122,14 @@ def _check(trace: dict[str, Any]) -> dict[str, np.ndarray]:
         raise ValueError("the model has nothing to infer: every sample site is observed")
     for name, site in trace.items():
         if "/" in name:
-            raise ValueError(f"the site '{name}' has a '/' in its name, which files of draws can't hold; rename it")
+            raise ValueError(
+                f"the site '{name}' has a '/' in its name, which netCDF files of draws can't hold; rename it, or give "
+                "handlers.scope another divider"
+            )
+        if name in _RESERVED and site["type"] in ("sample", "deterministic"):
+            raise ValueError(f"the site '{name}' has the name of a dimension of draws; rename it")
+        if site["type"] == "param":
+            raise ValueError(f"'{name}' is a param without a prior, which would stay as it is; make it a sample site")
         if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
             raise ValueError(
                 f"the plate '{name}' subsamples {site['args'][1]} of {site['args'][0]} rows, which a full-data density "
@@ -94,13 +138,15 @@ def _check(trace: dict[str, Any]) -> dict[str, np.ndarray]:
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
             raise ValueError(f"the latent site '{name}' is discrete ({type(site['fn']).__name__}); sum it out by hand")
-    return {n: _check_observed(n, site) for n, site in observed.items() if isinstance(site["value"], np.ndarray)}
 
 
 def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
     """What a site observes must be finite and, where the support is known, in it: NumPyro by itself does not look."""
     value, distribution = site["value"], site["fn"]
-    if isinstance(distribution, MaskedDistribution):
+    inner = distribution
+    while not isinstance(inner, MaskedDistribution) and hasattr(inner, "base_dist"):
+        inner = inner.base_dist
+    if isinstance(inner, MaskedDistribution) or isinstance(distribution, Unit):  # what is masked may be anything
         return value
     value = finite_array(f"the value observed at site '{name}'", value)
     inside = distribution.support(value)

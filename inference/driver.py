@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -42,7 +43,8 @@ class Cost:
     Attributes:
         compile_seconds: tracing and compiling (or reading the compilation cache), and finding the starts.
         run_seconds: everything after that.
-        gradients: gradient evaluations of the log density, warm-up included, over all chains.
+        gradients: gradient evaluations of the log density over all rows, warm-up included, over all chains; one over a
+            minibatch counts as its share of the rows.
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
     """
 
@@ -80,21 +82,22 @@ class Outcome:
 class _Chain:
     """What the host knows of one chain while it runs."""
 
-    key: jax.Array
+    last_key: jax.Array
     state: Any
     done: int = 0
     piece: int = 1
-    gradients: int = 0
+    gradients: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
     draws: list[dict[str, np.ndarray]] = field(default_factory=list)
     info: list[dict[str, np.ndarray]] = field(default_factory=list)
 
 
 @partial(jax.jit, static_argnames=("method", "target"))
-def _begin(method: Method, target: Target, data: Data, key: jax.Array) -> tuple[Any, jax.Array, Any]:
-    """A chain's first state, whether its start has a finite density, and the start."""
-    start_key, method_key = jax.random.split(key)
+def _begin(method: Method, target: Target, data: Data, key: jax.Array) -> tuple[Any, jax.Array, Any, jax.Array]:
+    """A chain's first state, whether its start has a finite density, the start, and the key for its conclusion."""
+    start_key, method_key, last_key = jax.random.split(key, 3)
     position, found = target.start(start_key, data)
-    return method.init(target, data, position, method_key), found, position
+    return method.init(target, data, position, method_key), found, position, last_key
 
 
 @partial(jax.jit, static_argnames=("method", "target", "capacity"))
@@ -118,40 +121,50 @@ def _conclude(method: Method, target: Target, data: Data, state: Any, key: jax.A
     return method.conclude(target, data, state, key)
 
 
-def drive(method: Method, target: Target, data: Data, key: jax.Array, progress: bool) -> Outcome:
+def drive(
+    method: Method, target: Target, data: Data, key: jax.Array, progress: bool, tracing: AbstractContextManager[Any]
+) -> Outcome:
     """Run a method to its end, or to Ctrl-C, and gather what it drew.
+
+    Args:
+        method: what to run.
+        target: what to run it on.
+        data: of the target.
+        key: each chain folds its number in.
+        progress: show it.
+        tracing: held while programs are traced, so that runs in several threads of a user's don't meet there.
 
     Raises:
         ValueError: if no initial point has a finite density.
-        KeyboardInterrupt: if it is stopped before there is anything to return.
+        KeyboardInterrupt: if it is stopped before there is anything to return, or a second time.
     """
     began = time.perf_counter()
     with Display(method.name, method.chains, method.iterations, enabled=progress) as display:
         program = method.program()
         data = jax.device_put(data)
-        chains = [_first(program, target, data, jax.random.fold_in(key, i)) for i in range(method.chains)]
-        capacity = _capacity(program, target, data, chains[0].state)
-        advance = partial(_advance, program, target, capacity, data)
-        jax.block_until_ready(advance(chains[0].state, 0))  # compiles, and runs nothing
-        if not method.kept:
-            jax.block_until_ready(_conclude(method, target, data, chains[0].state, key))
+        with tracing:
+            chains = [_first(program, target, data, jax.random.fold_in(key, i)) for i in range(method.chains)]
+            capacity = _capacity(program, target, data, chains[0].state)
+            advance = partial(_advance, program, target, capacity, data)
+            jax.block_until_ready(advance(chains[0].state, 0))  # compiles, and runs nothing
         compiled = time.perf_counter()
-        partial_run = _run_chains(method, chains, advance, capacity, display)
-    draws, statistics, curves = _gather(method, target, data, chains)
+        partial_run = _run_chains(method, chains, partial(_piece, method, data, advance, capacity), display)
+    with tracing:
+        draws, statistics, curves = _gather(method, target, data, chains)
     cost = Cost(
         compile_seconds=compiled - began,
         run_seconds=time.perf_counter() - compiled,
-        gradients=sum(chain.gradients for chain in chains),
+        gradients=round(sum(chain.gradients for chain in chains)),
         peak_memory=_peak_memory(),
     )
     return Outcome(draws, statistics, curves, cost, partial_run)
 
 
 def _first(program: Method, target: Target, data: Data, key: jax.Array) -> _Chain:
-    state, found, position = _begin(program, target, data, key)
+    state, found, position, last_key = _begin(program, target, data, key)
     if not found:
         raise explain_start(target, data, position)
-    return _Chain(key, state)
+    return _Chain(last_key, state)
 
 
 def _capacity(program: Method, target: Target, data: Data, state: Any) -> int:
@@ -161,55 +174,54 @@ def _capacity(program: Method, target: Target, data: Data, state: Any) -> int:
     return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))
 
 
-def _run_chains(
-    method: Method, chains: list[_Chain], advance: Callable[..., Any], capacity: int, display: Display
-) -> bool:
-    """Run all chains in worker threads; True if they were stopped before the end."""
-    workers = min(
-        len(chains), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    running: dict[Future[None], int] = {}
+def _run_chains(method: Method, chains: list[_Chain], piece: Callable[[_Chain], str], display: Display) -> bool:
+    """Run all chains in worker threads; True if they were stopped before the end.
+
+    The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    pool = ThreadPoolExecutor(min(len(chains), cores))
+    running: dict[Future[str], int] = {pool.submit(piece, chain): i for i, chain in enumerate(chains)}
     stopped = False
-    with ThreadPoolExecutor(workers) as pool:
-        running.update({pool.submit(_piece, method, chain, advance, capacity): i for i, chain in enumerate(chains)})
+    try:
         while running:
             try:
                 finished, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
                 for future in finished:
                     i = running.pop(future)
-                    future.result()
-                    display.update(i, chains[i].done, _status(method, chains[i]))
+                    display.update(i, chains[i].done, future.result())
                     if chains[i].done < method.iterations and not stopped:
-                        running[pool.submit(_piece, method, chains[i], advance, capacity)] = i
+                        running[pool.submit(piece, chains[i])] = i
             except KeyboardInterrupt:
-                stopped = True  # pieces under way end by themselves, and none follows
-            except BaseException:
-                for future in running:
-                    future.cancel()
-                raise
+                if stopped:
+                    raise
+                stopped = True
+                display.say("stopping when the iterations under way are done; Ctrl-C again gives up what was drawn")
+                running = {future: i for future, i in running.items() if not future.cancel()}
+    finally:
+        pool.shutdown(wait=not running, cancel_futures=True)
     return stopped and any(chain.done < method.iterations for chain in chains)
 
 
-def _piece(method: Method, chain: _Chain, advance: Callable[..., Any], capacity: int) -> None:
-    """Run one piece of a chain, in a worker thread, and keep what the method keeps."""
+def _piece(method: Method, data: Data, advance: Callable[..., Any], capacity: int, chain: _Chain) -> str:
+    """Run one piece of a chain, in a worker thread; keep what the method keeps, and say how it goes."""
     began = time.perf_counter()
-    count = min(chain.piece, capacity, method.iterations - chain.done)
+    count = int(min(chain.piece, capacity, method.iterations - chain.done))
     state, emission = advance(chain.state, count)
     draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], jax.block_until_ready(emission))
     method.watch(info, chain.done + count)
     iterations = np.arange(chain.done, chain.done + count)
     keep = np.isin(iterations, np.asarray(method.kept)) if method.kept else np.ones(count, bool)
+    kept = {name: values[keep] for name, values in info.items()}
     chain.draws.append({name: values[keep] for name, values in draws.items()})
-    chain.info.append({name: values[keep] for name, values in info.items()})
-    chain.gradients += int(info["n_steps"].sum()) if "n_steps" in info else count
+    chain.info.append(kept)
+    for name, values in kept.items():
+        chain.sums[name] = chain.sums.get(name, 0.0) + float(values.sum())
+    chain.sums["count"] = chain.sums.get("count", 0.0) + int(keep.sum())
+    chain.gradients += method.gradients(info, data)
     chain.state, chain.done = state, chain.done + count
     chain.piece = max(1, int(count * _PIECE_SECONDS / max(time.perf_counter() - began, 1e-6)))
-
-
-def _status(method: Method, chain: _Chain) -> str:
-    if method.kept and chain.done <= method.kept.start:
-        return "warming up"
-    return method.status(_joined(chain.info))
+    return method.status(kept, chain.sums) if chain.sums["count"] else "warming up"
 
 
 def _gather(
@@ -222,8 +234,7 @@ def _gather(
         if not next(iter(info.values())).shape[1]:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         return draws, info, {}
-    keys = [jax.random.fold_in(chain.key, method.iterations) for chain in chains]
-    ends = [jax.device_get(_conclude(method, target, data, c.state, k)) for c, k in zip(chains, keys, strict=True)]
+    ends = [jax.device_get(_conclude(method, target, data, chain.state, chain.last_key)) for chain in chains]
     return _stacked([draws for draws, _ in ends]), _stacked([statistics for _, statistics in ends]), info
 
 

@@ -73,8 +73,12 @@ class Method:
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Look at the scalars of a piece that ended after `done` iterations; raise to stop the run."""
 
-    def status(self, info: dict[str, np.ndarray]) -> str:
-        """The scalars so far in a few words, for the progress bar."""
+    def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
+        """How many gradients over all rows a piece with these scalars took."""
+        return float(info["n_steps"].sum())
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """How it goes, in a few words for the progress bar: by the last piece's scalars and the sums of all so far."""
         return ""
 
     def options(self) -> dict[str, Any]:
@@ -104,8 +108,7 @@ class Sampler(Method):
         """The last of every `thin` iterations after the warm-up."""
         return range(self.warmup + self.thin - 1, self.iterations, self.thin)
 
-    def status(self, info: dict[str, np.ndarray]) -> str:
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and the number of divergences."""
-        words = f"acceptance {info['acceptance_rate'].mean():.2f}"
-        divergences = int(info["diverging"].sum())
-        return words + (f", {divergences} divergent" if divergences else "")
+        words = f"acceptance {sums['acceptance_rate'] / sums['count']:.2f}"
+        return words + (f", {sums['diverging']:.0f} divergent" if sums["diverging"] else "")

@@ -19,7 +19,7 @@ from numpyro.infer.util import ParamInfo
 
 from inference.methods import Emission, Sampler
 from inference.target import Data, Position, Target
-from models.validation import positive_integer, positive_number
+from models.validation import plain_numbers, positive_integer, positive_number
 
 __all__ = ["NUTS"]
 
@@ -27,6 +27,8 @@ __all__ = ["NUTS"]
 @dataclass(frozen=True, kw_only=True)
 class NUTS(Sampler):
     """The no-U-turn sampler.
+
+    Defaults: 4 chains of 500 draws after 500 warm-up iterations.
 
     Attributes:
         chains: how many chains.
@@ -49,6 +51,7 @@ class NUTS(Sampler):
     max_tree_depth: int = 10
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         for count in ("chains", "draws", "thin", "max_tree_depth"):
             positive_integer(f"nuts: {count}", getattr(self, count))
         positive_integer("nuts: warmup", self.warmup, least=0)

@@ -22,7 +22,7 @@ from jax import lax
 from inference.methods import Emission, Method
 from inference.target import Data, Position, Target
 from models import Network
-from models.validation import positive_integer, positive_number
+from models.validation import plain_numbers, positive_integer, positive_number
 
 __all__ = ["Optimisation", "OptimisationState"]
 
@@ -62,6 +62,7 @@ class Optimisation(Method):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         positive_integer(f"{self.name}: steps", self.steps)
         positive_number(f"{self.name}: learning_rate", self.learning_rate)
         if self.batch_size is not None:
@@ -71,6 +72,16 @@ class Optimisation(Method):
     def iterations(self) -> int:
         """One per step of the optimiser."""
         return self.steps
+
+    @property
+    def _exact(self) -> bool:
+        """Whether the objective has no noise, of minibatches or of draws."""
+        return False
+
+    @property
+    def _evaluations(self) -> int:
+        """How often a step evaluates the log density."""
+        return 1
 
     def check(self, target: Target, data: Data) -> None:
         """A minibatch needs a network, and no more rows than there are."""
@@ -125,12 +136,20 @@ class Optimisation(Method):
                 f"learning_rate={self.learning_rate}; try {self.learning_rate / 10:g}, or check the scale of the data"
             )
 
-    def status(self, info: dict[str, np.ndarray]) -> str:
+    def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
+        """One per step and particle; over a minibatch, its share of the rows."""
+        share = 1.0 if self.batch_size is None else self.batch_size / len(data.arrays[0])
+        return len(info["loss"]) * share * self._evaluations
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """The mean loss of the last hundred steps."""
         return f"loss {info['loss'][-100:].mean():.5g}"
 
     def _adam(self) -> optax.GradientTransformation:
-        return optax.adam(optax.cosine_decay_schedule(self.learning_rate, self.steps))
+        # The second moment averages out noise in the gradient; without noise a long memory of the large gradients of
+        # the first steps only keeps the last ones from converging.
+        memory = 0.99 if self._exact else 0.999
+        return optax.adam(optax.cosine_decay_schedule(self.learning_rate, self.steps), b2=memory)
 
     def _batch(self, state: OptimisationState, key: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """The permutation of this epoch and the rows of this step."""

@@ -30,6 +30,10 @@ class _Point(Optimisation):
     def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
         raise NotImplementedError(f"{type(self).__name__} must say what it maximises")
 
+    @property
+    def _exact(self) -> bool:
+        return self.batch_size is None
+
     def begin(self, position: Position) -> Position:
         """The start itself."""
         return position

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpyro import handlers
 
+from data import Split
+from inference.arguments import Arguments, fingerprint, settle
 from inference.arviz_import import arviz
 from inference.driver import Cost
 from inference.methods import Method
 from inference.prediction import Prediction
-from inference.target import Arguments
 from models import Network
 from models.validation import positive_integer
 
@@ -46,6 +48,7 @@ class Posterior:
         curves: scalars of each step of a method that optimises, (chain, step).
         observed: what the model observed.
         probes: for a network, some of its training inputs, at which its functions are judged; else empty.
+        deterministic: the names of the sites that follow from the others.
         cost: seconds, gradients and memory.
         partial: True if the run was stopped before its end.
     """
@@ -60,6 +63,7 @@ class Posterior:
     curves: dict[str, np.ndarray]
     observed: dict[str, np.ndarray]
     probes: np.ndarray
+    deterministic: tuple[str, ...]
     cost: Cost
     partial: bool = False
 
@@ -112,11 +116,19 @@ class Posterior:
             return self._predict_network(_inputs(args), chosen, batch_size)
         if batch_size is not None:
             raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
-        arguments, arrays = Arguments.split(args)
-        words = (self.seed,) if isinstance(self.seed, int) else self.seed
-        key = jax.random.key(hash(words) % 2**32)
-        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in chosen.items()}
-        sites = _simulate(self.model, arguments, arrays, flat, key)
+        key = jax.random.fold_in(self._key(), 2**31)  # apart from the chains' keys, which fold in small numbers
+        flat = {
+            name: values.reshape(-1, *values.shape[2:])
+            for name, values in chosen.items()
+            if name not in self.deterministic
+        }
+        traced = partial(
+            _simulate.__wrapped__, self.model, ""
+        )  # the function itself: a jitted one remembers its traces
+        arguments, arrays, identity = settle(
+            args, lambda split, arrays: fingerprint(partial(traced, split), arrays, flat, key)
+        )
+        sites = _simulate(self.model, identity, arguments, arrays, flat, key)
         shape = next(iter(chosen.values())).shape[:2]
         return {name: np.asarray(values).reshape(*shape, *values.shape[1:]) for name, values in sites.items()}
 
@@ -125,6 +137,11 @@ class Posterior:
         from inference.storage import save
 
         save(self, path)
+
+    def _key(self) -> jax.Array:
+        if isinstance(self.seed, int):
+            return jax.random.key(self.seed)
+        return jax.random.wrap_key_data(jnp.array(self.seed, jnp.uint32))
 
     def _thinned(self, draws: int | None) -> dict[str, np.ndarray]:
         if draws is None:
@@ -163,7 +180,10 @@ class Posterior:
 def _inputs(args: tuple[Any, ...]) -> Any:
     if len(args) != 1:
         raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
-    return getattr(args[0], "x", args[0])  # a Split has its inputs in x
+    if isinstance(args[0], Split):
+        return args[0].x
+    pair = isinstance(args[0], tuple) and len(args[0]) == 2
+    return args[0][0] if pair else args[0]
 
 
 @partial(jax.jit, static_argnames=("model", "block"))
@@ -172,15 +192,19 @@ def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.A
     return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
 
 
-@partial(jax.jit, static_argnames=("model", "arguments"))
+@partial(jax.jit, static_argnames=("model", "identity", "arguments"))
 def _simulate(
     model: Callable[..., Any],
+    identity: str,
     arguments: Arguments,
     arrays: tuple[jax.Array, ...],
     draws: dict[str, jax.Array],
     key: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew."""
+    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew.
+
+    `identity` is a fingerprint of what the model does, so that a model which has changed meets no old program.
+    """
 
     def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
         draw, key = argument

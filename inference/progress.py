@@ -58,6 +58,13 @@ class Display:
             self._said[chain] = time.perf_counter()
             print(f"{self._labels[chain]}: {done}/{self._total}  {status}".rstrip(), file=sys.stderr, flush=True)
 
+    def say(self, message: str) -> None:
+        """Say something beside the bars."""
+        if self._bars is not None:
+            self._bars.console.print(message)
+        elif self._enabled:
+            print(message, file=sys.stderr, flush=True)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

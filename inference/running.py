@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
@@ -28,7 +29,8 @@ __all__ = ["METHODS", "run"]
 METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, SVI, NUTS)}
 """Every method by its name."""
 
-_PROBES = 50
+_PROBES = 50  # enough functions to judge by, few enough to judge them at once
+_TRACING = threading.RLock()  # NumPyro's handler stack is shared by all threads: one traces at a time
 
 
 def run(
@@ -63,13 +65,14 @@ def run(
     chosen = _method(method, options)
     positive_number("temperature", temperature)
     one_of("tempering", tempering, TEMPERINGS)
-    target, data, observed = bind(model, args, float(temperature), tempering)
-    chosen.check(target, data)
-    key = _key(seed)
-    for note in chosen.notes(temperature, tempering):
-        warnings.warn(note, stacklevel=2)
-    enable_compilation_cache()
-    outcome = drive(chosen, target, data, key, progress)
+    with _TRACING:
+        bound = bind(model, args, float(temperature), tempering)
+        chosen.check(bound.target, bound.data)
+        key = _key(seed)
+        for note in chosen.notes(temperature, tempering):
+            warnings.warn(note, stacklevel=2)
+        enable_compilation_cache()
+    outcome = drive(chosen, bound.target, bound.data, key, progress, _TRACING)
     return Posterior(
         model=model,
         method=chosen,
@@ -79,8 +82,9 @@ def run(
         draws=outcome.draws,
         statistics=outcome.statistics,
         curves=outcome.curves,
-        observed=observed,
-        probes=_probes(model, data),
+        observed=bound.observed,
+        probes=_probes(model, bound.data),
+        deterministic=bound.deterministic,
         cost=outcome.cost,
         partial=outcome.partial,
     )
@@ -107,6 +111,8 @@ def _method(method: str | Method, options: dict[str, Any]) -> Method:
         if option not in known:
             others = [name for name, other in METHODS.items() if option in (item.name for item in fields(other))]
             whose = f"it is an option of {', '.join(others)}; " if others else ""
+            if option in ("x", "y", "data"):
+                whose = "data are given by position, run(model, x, y, ...); "
             raise ValueError(f"{option!r} is not an option of {method}; {whose}{method} takes {', '.join(known)}")
     return METHODS[method](**options)
 
@@ -116,4 +122,6 @@ def _key(seed: Any) -> jax.Array:
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be 0 to 2^32 - 1, or a typed key from jax.random.key, got {seed!r}")
     return jax.random.key(int(seed))

@@ -1,7 +1,8 @@
 """Posteriors on disk: one `.npz` file of plain arrays and a JSON text. Nothing in it can run code.
 
-A built-in model is stored as a recipe (`models.to_recipe`) and comes back by itself. A user's own model is not stored:
-it is passed to `load` again, and must have the same name as the one that was saved.
+A model is stored as a recipe (`models.to_recipe`). A built-in one comes back by itself. A user's own model, or a
+network with a function of the user's, is passed to `load` again, and its recipe, with the names and the code of its
+functions, must be the one that was saved.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ def save(posterior: Posterior, path: str | Path) -> None:
     path = Path(path)
     record: dict[str, Any] = {
         "format": _FORMAT,
-        "model": _model_record(posterior.model),
+        "model": to_recipe(posterior.model),
         "method": {"name": posterior.method.name, "options": posterior.method.options()},
         "seed": posterior.seed,
         "temperature": posterior.temperature,
         "tempering": posterior.tempering,
         "cost": asdict(posterior.cost),
         "partial": posterior.partial,
+        "deterministic": posterior.deterministic,
         "names": {group: list(getattr(posterior, group)) for group in _GROUPS},
     }
     arrays = {
@@ -88,27 +90,18 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         tempering=record["tempering"],
         cost=cost,
         partial=record["partial"],
+        deterministic=tuple(record["deterministic"]),
         probes=arrays["probes"],
         **groups,
     )
 
 
-def _model_record(model: Callable[..., Any]) -> dict[str, Any]:
+def _restore_model(recipe: Any, model: Callable[..., Any] | None, path: str | Path) -> Callable[..., Any]:
+    if model is not None:
+        if to_recipe(model) != recipe:
+            raise ValueError(f"model is not the one in {path}: that is {recipe}, got {to_recipe(model)}")
+        return model
     try:
-        return {"recipe": to_recipe(model)}
-    except TypeError:
-        return {"name": getattr(model, "__qualname__", type(model).__qualname__)}
-
-
-def _restore_model(record: dict[str, Any], model: Callable[..., Any] | None, path: str | Path) -> Callable[..., Any]:
-    if "recipe" in record:
-        stored = from_recipe(record["recipe"])
-        if model is not None and model != stored:
-            raise ValueError(f"model is not the one in {path}: that is {stored}, got {model}")
-        return stored
-    if model is None:
-        raise ValueError(f"{path} holds draws of your own model '{record['name']}'; pass it: load(path, model=...)")
-    name = _model_record(model).get("name")
-    if name != record["name"]:
-        raise ValueError(f"{path} holds draws of the model '{record['name']}', got '{name}'")
-    return model
+        return from_recipe(recipe)
+    except ValueError as error:
+        raise ValueError(f"{path} holds draws of your own model; pass it: load(path, model=...) ({error})") from error

@@ -19,22 +19,22 @@ times that of its rows. A Gaussian is so tempered with its normaliser, whether i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
 
-__all__ = ["TEMPERINGS", "Arguments", "Data", "Position", "Target", "Terms"]
+from inference.arguments import Arguments, fingerprint
+
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "latent_sites"]
 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
@@ -62,58 +62,6 @@ class Terms(NamedTuple):
     log_jacobian: jax.Array
 
 
-class _Constant:
-    """An array that a model needs as a value while it is traced; equal and hashed by its contents."""
-
-    def __init__(self, value: np.ndarray) -> None:
-        self.value = value
-        self._identity = (value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).digest())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Constant) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """How the arguments of a model are put back together from arrays.
-
-    Arrays are arguments of the compiled programs; everything else (numbers, strings, None) is part of the program.
-
-    Attributes:
-        structure: the pytree of all arguments.
-        leaves: for each leaf either (True, position among the arrays) or (False, the value itself).
-    """
-
-    structure: Any
-    leaves: tuple[tuple[bool, Any], ...]
-
-    @classmethod
-    def split(cls, args: tuple[Any, ...], constant: bool = False) -> tuple[Arguments, tuple[np.ndarray, ...]]:
-        """Split arguments into their frozen form and their arrays; `constant` freezes the arrays too."""
-        leaves, structure = jax.tree.flatten(args, is_leaf=lambda leaf: leaf is None)
-        arrays: list[np.ndarray] = []
-        described: list[tuple[bool, Any]] = []
-        for leaf in leaves:
-            if not isinstance(leaf, np.ndarray | jax.Array | np.generic):
-                described.append((False, leaf))
-            elif constant:
-                described.append((False, _Constant(np.asarray(leaf))))
-            else:
-                described.append((True, len(arrays)))
-                arrays.append(_canonical(np.asarray(leaf)))
-        return cls(structure, tuple(described)), tuple(arrays)
-
-    def fill(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with these arrays in their places."""
-        leaves = [arrays[leaf] if is_array else leaf for is_array, leaf in self.leaves]
-        return jax.tree.unflatten(
-            self.structure, [leaf.value if isinstance(leaf, _Constant) else leaf for leaf in leaves]
-        )
-
-
 @dataclass(frozen=True)
 class Target:
     """The log density of a model's latent sites given data; hashable, so that programs are compiled once.
@@ -122,11 +70,13 @@ class Target:
         model: a NumPyro model.
         arguments: how its arguments are made from `Data.arrays`.
         tempering: which terms the temperature divides, "posterior" or "likelihood".
+        identity: what the model computes, for a model that is not equal by value alone; see `inference.arguments`.
     """
 
     model: Callable[..., Any]
     arguments: Arguments
     tempering: str = "posterior"
+    identity: str = ""
 
     def terms(self, position: Position, data: Data) -> Terms:
         """The three terms at a position, over all rows."""
@@ -165,6 +115,13 @@ class Target:
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
         return constrain_fn(self.model, self.arguments.fill(data.arrays), {}, position, return_deterministic=True)
+
+    def identified(self, data: Data) -> Target:
+        """This target with a fingerprint of its model, so that a model which has changed meets no old program."""
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        position = jax.eval_shape(self._propose, key, data)
+        what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
+        return replace(self, identity=what)
 
     def start(self, key: jax.Array, data: Data) -> tuple[Position, jax.Array]:
         """A random position with finite density and gradient, and whether one was found.
@@ -209,8 +166,3 @@ class Target:
 def latent_sites(trace: dict[str, Any]) -> dict[str, Any]:
     """The unobserved sample sites of a trace."""
     return {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
-
-
-def _canonical(array: np.ndarray) -> np.ndarray:
-    """The array in the dtype JAX would give it, so that equal data always meet the same program."""
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -61,6 +61,10 @@ class SVI(Optimisation):
         """How many draws are taken at the end does not shape the steps."""
         return replace(self, draws=1)
 
+    @property
+    def _evaluations(self) -> int:
+        return self.particles
+
     def begin(self, position: Position) -> MeanField:
         """A narrow guide around the start."""
         return gaussian.begin(position)

@@ -32,7 +32,7 @@ class _Classifier(Likelihood):
                 f"y must hold integer labels for {type(self).__name__}, got dtype {array.dtype}; use y.astype(int) if "
                 "they are labels, or models.Gaussian() for a regression"
             )
-        check_targets(array, rows, 1)
+        check_targets(array, rows, 1, labels=True)
         bad = np.flatnonzero((array < 0) | (array >= self.classes))
         if bad.size:
             raise ValueError(

@@ -22,7 +22,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array
 
 from models.priors import Prior, Site, Univariate
-from models.rules import as_prior
+from models.rules import positive_prior
 
 __all__ = ["Hierarchical"]
 
@@ -40,10 +40,7 @@ class Hierarchical(Prior):
     fan_in: bool = False
 
     def __post_init__(self) -> None:
-        scale = as_prior(self.scale)
-        if not isinstance(scale, Univariate) or scale.support is not dist.constraints.positive:
-            raise ValueError(f"Hierarchical: scale must be a distribution on positive numbers, got {self.scale!r}")
-        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "scale", positive_prior("Hierarchical: scale", self.scale))
 
     def unit(self, site: Site) -> float:
         """The standard deviation of a weight where the layer's scale is 1."""

@@ -59,7 +59,7 @@ def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array)
 
 def affine(x: Float[Batch, "n d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]) -> Float[Array, "n k"]:
     """x W + b."""
-    return jax.numpy.matmul(x, weight) + bias
+    return jax.numpy.matmul(x, weight) + bias[None, :]
 
 
 def dense(layer: str, x: Float[Batch, "n d"], units: int, prior: Prior) -> Float[Array, "n k"]:

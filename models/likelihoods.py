@@ -15,10 +15,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
+from scipy.special import ndtr, ndtri
 
 from models.priors import Univariate
-from models.rules import as_prior
-from models.validation import finite_array, positive_integer, positive_number
+from models.rules import positive_prior
+from models.validation import finite_array, in_float32, plain_numbers, positive_integer, positive_number
 
 __all__ = [
     "Gaussian",
@@ -60,11 +61,13 @@ class Likelihood:
         raise NotImplementedError(f"{type(self).__name__} must say what its functions are")
 
 
-def check_targets(y: np.ndarray, rows: int, outputs: int) -> None:
+def check_targets(y: np.ndarray, rows: int, outputs: int, labels: bool = False) -> None:
     """Require targets of shape (n,) for one output and (n, outputs) for several."""
     expected = "(n,)" if outputs == 1 else f"(n, {outputs})"
     if y.ndim == 2 and y.shape[1] == 1 and outputs == 1:
         raise ValueError(f"y must have shape (n,) for one output, got {y.shape}; use y.ravel()")
+    if labels and y.ndim == 2:
+        raise ValueError(f"y must hold one label per row, shape (n,), got {y.shape}; for one-hot rows y.argmax(axis=1)")
     if y.ndim != (1 if outputs == 1 else 2) or (outputs > 1 and y.shape[1] != outputs):
         raise ValueError(
             f"y must have shape {expected} for a likelihood with {outputs} output{'s' * (outputs > 1)}, got {y.shape}; "
@@ -79,6 +82,43 @@ def scale_of_log_variance(log_variance: Array) -> Array:
     return jnp.exp(0.5 * jnp.clip(log_variance, -_LOG_VARIANCE, _LOG_VARIANCE))
 
 
+class NormalConditional:
+    """Normal distributions of arrays of targets: SciPy's `norm` in the few methods that predictions need, without its
+    checks of every argument, which take most of its time.
+    """  # noqa: D205
+
+    def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
+        self._mean, self._scale = np.broadcast_arrays(mean, scale)
+
+    def mean(self) -> np.ndarray:
+        """The means."""
+        return self._mean
+
+    def std(self) -> np.ndarray:
+        """The standard deviations."""
+        return self._scale
+
+    def var(self) -> np.ndarray:
+        """The variances."""
+        return self._scale**2
+
+    def logpdf(self, y: np.ndarray) -> np.ndarray:
+        """The log densities."""
+        return -0.5 * ((y - self._mean) / self._scale) ** 2 - np.log(self._scale) - 0.5 * np.log(2 * np.pi)
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """The probabilities below y."""
+        return ndtr((y - self._mean) / self._scale)
+
+    def ppf(self, level: float) -> np.ndarray:
+        """The quantiles."""
+        return self._mean + self._scale * ndtri(level)
+
+    def rvs(self, size: tuple[int, ...], random_state: np.random.Generator) -> np.ndarray:
+        """One draw of each."""
+        return self._mean + self._scale * random_state.standard_normal(size)
+
+
 class _Regression(Likelihood):
     """What likelihoods of real targets have in common: a location and a scale per target."""
 
@@ -88,7 +128,7 @@ class _Regression(Likelihood):
         """Finite numbers of shape (n,) or (n, outputs); integers are fine."""
         array = finite_array("y", y)
         check_targets(array, rows, self.outputs)
-        return array.astype(np.float32)
+        return in_float32("y", array)
 
     def mean(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n ..."]:
         """The centre of a target under each draw."""
@@ -103,10 +143,8 @@ class _Regression(Likelihood):
         return np.zeros(())
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
-        """The distribution of the targets under each draw, as a frozen SciPy distribution."""
-        import scipy.stats
-
-        return scipy.stats.norm(self.mean(outputs).astype(np.float64), noise)
+        """The distribution of the targets under each draw, with the methods of a frozen SciPy distribution."""
+        return NormalConditional(self.mean(outputs).astype(np.float64), noise)
 
     def rescaled(
         self, outputs: np.ndarray, noise: np.ndarray, location: np.ndarray, scale: np.ndarray
@@ -128,14 +166,12 @@ class _Noise(_Regression):
     prior: Any = Univariate("HalfNormal", (("scale", 1.0),))
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         name = type(self).__name__
         if self.scale is not None:
             positive_number(f"{name}: scale", self.scale)
         positive_integer(f"{name}: outputs", self.outputs)
-        prior = as_prior(self.prior)
-        if not isinstance(prior, Univariate) or prior.support is not dist.constraints.positive:
-            raise ValueError(f"{name}: prior must be a distribution on positive numbers, got {self.prior!r}")
-        object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "prior", positive_prior(f"{name}: prior", self.prior))
 
     @property
     def heads(self) -> int:
@@ -235,11 +271,9 @@ class HeteroscedasticGaussian(_Regression):
         self._observe(dist.Normal(mean, scale) if self.outputs > 1 else dist.Normal(mean[:, 0], scale[:, 0]), y)
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
-        """The distribution of the targets under each draw, as a frozen SciPy distribution."""
-        import scipy.stats
-
+        """The distribution of the targets under each draw, with the methods of a frozen SciPy distribution."""
         scale = outputs[..., self.outputs :].astype(np.float64)
-        return scipy.stats.norm(self.mean(outputs).astype(np.float64), scale if self.outputs > 1 else scale[..., 0])
+        return NormalConditional(self.mean(outputs).astype(np.float64), scale if self.outputs > 1 else scale[..., 0])
 
     def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
         """The mean of each target, and the log of its scale as a quantity of its own."""

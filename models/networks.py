@@ -20,7 +20,7 @@ from numpyro.infer.initialization import init_to_uniform
 from models.likelihoods import Likelihood
 from models.priors import Prior, Site, unconstrained_scale
 from models.rules import as_prior
-from models.validation import finite_array
+from models.validation import finite_array, in_float32
 
 __all__ = ["Architecture", "Network"]
 
@@ -79,7 +79,7 @@ class Network:
         if inputs.ndim == 0 or len(inputs) == 0:
             raise ValueError(f"x must have at least one row, got shape {inputs.shape}")
         self.architecture.check(inputs)
-        inputs = inputs.astype(np.float32)
+        inputs = in_float32("x", inputs)
         self.prior.check(self.sites(inputs))
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs)))
 

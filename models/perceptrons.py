@@ -36,6 +36,7 @@ class Perceptron:
     def __post_init__(self) -> None:
         for units in self.hidden:
             positive_integer("hidden: the units of a layer", units)
+        object.__setattr__(self, "hidden", tuple(int(units) for units in self.hidden))
         if not callable(self.activation):
             one_of("activation", self.activation, ACTIVATIONS)
 
@@ -70,7 +71,7 @@ def mlp(
         prior: on weights and biases alike, or by layer and kind; see `models.Rules`.
         likelihood: of the targets given the outputs.
     """
-    layers = (hidden,) if isinstance(hidden, int) else tuple(hidden)
+    layers = (hidden,) if isinstance(hidden, int | float | np.number) else tuple(hidden)
     return Network(Perceptron(layers, activation), prior, likelihood)
 
 

@@ -19,7 +19,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array
 from numpyro.distributions.transforms import biject_to
 
-from models.validation import positive_number
+from models.validation import plain_numbers, positive_number
 
 __all__ = ["Flat", "Normal", "Prior", "ScaleMixture", "Site", "Univariate", "unconstrained_scale"]
 
@@ -86,7 +86,10 @@ class Normal(Prior):
     fan_in: bool = False
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         positive_number("Normal: scale", self.scale)
+        if not isinstance(self.fan_in, bool):
+            raise TypeError(f"Normal: fan_in must be True or False, got {self.fan_in!r}")
 
     def distribution(self, site: Site) -> dist.Distribution:
         """N(0, scale_of(site)^2)."""
@@ -126,7 +129,14 @@ class Univariate(Prior):
             raise ValueError(f"a prior must be a distribution of numpyro.distributions, got {family}")
         if distribution.support is None or distribution.support.is_discrete:
             raise ValueError(f"a prior must be continuous, got {family}, which is discrete")
-        parameters = tuple((name, float(value)) for name, value in distribution.get_args().items())
+        try:
+            parameters = tuple((name, float(value)) for name, value in distribution.get_args().items())
+            getattr(dist, family)(**dict(parameters))
+        except TypeError as error:
+            raise ValueError(
+                f"{family} is made of other distributions, so it can't be written down by its parameters; derive a "
+                "class of your own from models.Prior for it"
+            ) from error
         bad = [name for name, value in parameters if not np.isfinite(value)]
         if bad:
             raise ValueError(f"the parameters of a prior must be finite, got {bad[0]}={dict(parameters)[bad[0]]!r}")
@@ -159,7 +169,7 @@ class Univariate(Prior):
         """Weights take both signs."""
         if self.support is not dist.constraints.real:
             raise ValueError(
-                f"a prior on weights must be on all real numbers, got {self.family}, which is on {self.support}"
+                f"a prior on weights must be on all real numbers, {self.family} is not; sites take both signs"
             )
 
 
@@ -180,6 +190,7 @@ class ScaleMixture(Prior):
     scale2: float
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         for name in ("pi", "scale1", "scale2"):
             positive_number(f"ScaleMixture: {name}", getattr(self, name))
         if self.pi >= 1:

@@ -1,13 +1,18 @@
 """Models as JSON: a recipe names a record and its fields, and nothing that is loaded can run code.
 
-Only the records listed here can be made from a recipe. What has no recipe, such as a user's own activation function,
-is refused with advice; whoever loads such a model has to pass it again.
+Only the records listed here can be made from a recipe. A user's own function, such as an activation, can only be
+compared; whoever loads such a model has to pass it again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 from dataclasses import fields
 from typing import Any
+
+import numpy as np
 
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.hierarchies import Hierarchical
@@ -17,7 +22,7 @@ from models.perceptrons import Perceptron
 from models.priors import Flat, Normal, ScaleMixture, Univariate
 from models.rules import Rules
 
-__all__ = ["from_recipe", "to_recipe"]
+__all__ = ["from_recipe", "has_recipe", "to_recipe"]
 
 _ARCHITECTURES = (Network, Perceptron)
 _PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules)
@@ -28,25 +33,57 @@ _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTUR
 def to_recipe(value: Any) -> Any:
     """A model, or a part of one, as JSON values.
 
+    A function, such as a user's own model or activation, is written down by its name and a hash of its code: enough to
+    compare it with another one, not to make it again.
+
     Raises:
-        TypeError: for a part that is not built in, such as a function.
+        TypeError: for a part that is neither a built-in record, nor a function, nor a plain value.
     """
     if type(value) in _RECORDS.values():
         parts = {item.name: to_recipe(getattr(value, item.name)) for item in fields(value)}
         return {"record": type(value).__name__, **parts}
     if isinstance(value, tuple):
         return [to_recipe(item) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(
-        f"{getattr(value, '__qualname__', type(value).__name__)} has no recipe: only built-in models have one"
-    )
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", type(value).__qualname__), "code": _code_hash(value)}
+    raise TypeError(f"{type(value).__name__} has no recipe: only built-in models have one")
+
+
+def has_recipe(model: Any) -> bool:
+    """Whether a model is made of built-in records alone, and so equal to any other with the same recipe."""
+    return '"function":' not in json.dumps(to_recipe(model))
+
+
+def _code_hash(function: Any) -> str:
+    """A hash of a function's byte code with the code inside it; what it reads from outside is not looked at."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None and not isinstance(function, type):
+        code = getattr(type(function).__call__, "__code__", None)
+    digest = hashlib.sha256()
+
+    def add(code: Any) -> None:
+        digest.update(code.co_code + repr((code.co_names, code.co_varnames)).encode())
+        for constant in code.co_consts:
+            if hasattr(constant, "co_code"):
+                add(constant)
+            else:
+                digest.update(repr(constant).encode())
+
+    if code is not None:
+        add(code)
+    return digest.hexdigest()
 
 
 def from_recipe(recipe: Any) -> Any:
     """The model that `to_recipe` described; every record checks its fields as when a user makes it."""
     if isinstance(recipe, dict):
         arguments = dict(recipe)
+        if "function" in arguments:
+            raise ValueError(f"the recipe needs your own function '{arguments['function']}', which it can't make")
         name = arguments.pop("record", None)
         if name not in _RECORDS:
             raise ValueError(f"a recipe must name one of {', '.join(_RECORDS)}, got {name!r}")

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from models.priors import Normal, Prior, Site, Univariate
 
-__all__ = ["Rules", "as_prior"]
+__all__ = ["Rules", "as_prior", "positive_prior"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,18 @@ class Rules(Prior):
                 )
         for site in sites:
             self._of(site).check((site,))
+
+
+def positive_prior(name: str, value: Any) -> Univariate:
+    """The prior that a user meant for a scale: a univariate distribution on positive numbers, or on a part of them."""
+    prior = as_prior(value)
+    if isinstance(prior, Univariate):
+        support = prior.support
+        if isinstance(support, property) or not hasattr(support, "lower_bound"):
+            support = prior.instance().support  # depends on the parameters
+        if float(getattr(support, "lower_bound", -1.0)) >= 0:
+            return prior
+    raise ValueError(f"{name} must be a distribution on positive numbers, got {value!r}")
 
 
 def as_prior(value: Any) -> Prior:

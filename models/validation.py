@@ -5,11 +5,20 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-__all__ = ["finite_array", "one_of", "positive_integer", "positive_number"]
+__all__ = ["finite_array", "in_float32", "one_of", "plain_numbers", "positive_integer", "positive_number"]
+
+
+def plain_numbers(record: Any) -> None:
+    """Make the NumPy numbers among the fields of a frozen record Python's own, so that any file can hold them."""
+    for item in fields(record):
+        value = getattr(record, item.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(record, item.name, value.item())
 
 
 def positive_number(name: str, value: Any) -> None:
@@ -62,3 +71,10 @@ def finite_array(name: str, value: Any) -> np.ndarray:
             f"{len(array) if array.ndim else 1} rows are affected); drop those rows or fill the values in"
         )
     return array
+
+
+def in_float32(name: str, array: np.ndarray) -> np.ndarray:
+    """A finite array as float32; raise if a value is too large for it."""
+    if array.size and np.abs(array).max() > np.finfo(np.float32).max:
+        raise ValueError(f"{name} has values up to {np.abs(array).max():.3g}, too large for float32; standardise it")
+    return array.astype(np.float32)

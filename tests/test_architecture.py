@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,13 @@ def test_importing_has_no_side_effect():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path):
+    build = ["-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, *build], check=True, cwd=ROOT, timeout=120, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        parts = {name.split("/")[0] for name in archive.namelist()}
+        assert "diagnostics/report.html.j2" in archive.namelist()
+    assert {part for part in parts if not part.endswith(".dist-info")} == {*ORDER, "touchstone.py"}

@@ -29,6 +29,23 @@ def test_run_then_report(tmp_path):
     assert "Comparison on moons, test" in out.read_text()
 
 
+def test_files_of_one_name_in_two_folders(tmp_path):
+    for folder in ("a", "b"):
+        out = tmp_path / folder / "p.npz"
+        done = _call("run", "moons", "--method", "map", "--hidden", "3", "-o", "steps=5", "--out", out)
+        assert done.exit_code == 0, done.output
+    out = tmp_path / "r.html"
+    assert _call("report", tmp_path / "a" / "p.npz", tmp_path / "b" / "p.npz", "--out", out).exit_code == 0
+    assert out.read_text().count('<div class="verdict') == 2
+
+
+def test_a_place_that_can_not_be_written_is_found_before_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = _call("run", "moons", "--method", "map", "--out", tmp_path / "file" / "p.npz")
+    assert done.exit_code == 2
+    assert "accuracy" not in done.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -36,7 +53,7 @@ def test_run_then_report(tmp_path):
         (("run", "moons", "--method", "nutz"), "did you mean 'nuts'"),
         (("run", "moons", "-o", "draws"), "--option must look like draws=200"),
         (("run", "moons", "-o", "draws=many"), "nuts: draws must be an integer"),
-        (("run", "moons", "--hidden", "ten"), "invalid literal for int"),
+        (("run", "moons", "--hidden", "ten"), "--hidden must be numbers of units such as 50 or 100,100, got 'ten'"),
         (("report", "nothing.npz"), "nothing.npz"),
     ],
 )

@@ -52,7 +52,7 @@ def test_compare_regression(regression):
     assert rows["map"]["w1"] > 0.6
     assert rows["map"]["w2"] >= rows["map"]["w1"]
     assert comparison.floor["w1"] < rows["svi"]["w1"]
-    assert "its own halves differ by w1" in str(comparison)
+    assert "between its own halves they are w1" in str(comparison)
 
 
 def _independent(generator: np.random.Generator, chains: int = 4) -> inference.Posterior:
@@ -71,6 +71,7 @@ def _independent(generator: np.random.Generator, chains: int = 4) -> inference.P
         curves={},
         observed={},
         probes=np.zeros((1, 2), np.float32),
+        deterministic=(),
         cost=inference.driver.Cost(1.0, 1.0, 1, 1),
     )
 
@@ -125,6 +126,62 @@ def test_compare_without_reference_and_with_arrays(regression):
     comparison = diagnostics.compare(posteriors, (test.x, test.y))
     assert comparison.floor == {}
     assert comparison.rows[0]["rmse"] < 2  # in the units of y as given, standardised
+
+
+def test_a_reference_needs_several_draws(regression):
+    posteriors, test = regression
+    with pytest.raises(ValueError, match=r"reference must have several draws.*map has one"):
+        diagnostics.compare(posteriors, test, reference="map")
+
+
+def test_many_chains_are_halved_in_a_bounded_number_of_ways(monkeypatch):
+    from diagnostics import comparison
+
+    generator = np.random.default_rng(0)
+    counted = []
+    original = comparison._distance
+    monkeypatch.setattr(comparison, "_distance", lambda *args: counted.append(1) or original(*args))
+    test = generator.normal(size=(3, 2)), generator.normal(size=3)
+    many = _independent(generator, chains=16)
+    diagnostics.compare({"many": many, "few": _independent(generator)}, test, reference="many")
+    assert len(counted) == 3 * 70
+
+
+def test_other_models_can_not_be_compared():
+    posterior = inference.Posterior(**{**_independent(np.random.default_rng(0)).__dict__, "model": lambda x: None})
+    with pytest.raises(TypeError, match=r"compare needs posteriors of networks of models, 'mine' is of another"):
+        diagnostics.compare({"mine": posterior}, (np.zeros((2, 2)), np.zeros(2)))
+    with pytest.raises(TypeError, match="prediction"):
+        diagnostics.scores({"y": np.zeros(3)}, np.zeros(3))
+
+
+def test_pairs_work_where_splits_do(regression):
+    posteriors, test = regression
+    prediction = posteriors["svi"].predict((test.x, test.y))
+    np.testing.assert_array_equal(prediction.outputs, posteriors["svi"].predict(test).outputs)
+    assert diagnostics.scores(prediction, (test.x, test.y)) == diagnostics.scores(prediction, test.y)
+
+
+def test_figures_show_what_they_say(regression):
+    posteriors, test = regression
+    prediction = posteriors["nuts"].predict(test)
+    lower, upper = test.restore(prediction).interval(0.9)
+    inside = ((lower <= test.y_original) & (test.y_original <= upper)).sum()
+    axes = diagnostics.plots.observed_and_predicted(prediction, test).axes[0]
+    handles, labels = axes.get_legend_handles_labels()
+    shown = {label: len(handle[0].get_xdata()) for handle, label in zip(handles, labels, strict=True)}
+    assert shown["inside"] == inside
+    assert sum(shown.values()) == len(test)
+    draws = {"output.weight": np.zeros((2, 50, 1, 1)), "output.bias": np.random.default_rng(0).normal(size=(2, 50, 1))}
+    draws["output.weight"][1] = 5.0  # the chains agree at x = 0 and disagree at x = 1
+    model = models.linear(likelihood=models.Gaussian(scale=1.0))
+    posterior = inference.Posterior(
+        **{**_independent(np.random.default_rng(0)).__dict__, "model": model, "draws": draws}
+    )
+    lines = diagnostics.plots.traces(posterior, np.array([[0.0], [1.0]])).axes[0].lines
+    assert abs(lines[0].get_ydata().mean() - lines[1].get_ydata().mean()) > 4
+    with pytest.raises(TypeError, match="draws a classification"):
+        diagnostics.plots.reliability(prediction, test)
 
 
 def test_unknown_reference(regression):

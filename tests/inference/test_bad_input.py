@@ -49,6 +49,8 @@ BAD_DATA = {
     "label 2 for two classes": (models.logistic(2), (X, LABELS), ValueError, r"labels 0 to 1 for 2 classes, got 2"),
     "no y": (MLP, (X,), ValueError, r"needs observations: call run\(model, x, y"),
     "y is None": (MLP, (X, None), ValueError, r"needs observations.*y=None"),
+    "one-hot labels": (CLASSIFIER, (X, np.eye(3, dtype=int)[LABELS]), ValueError, r"one-hot rows y.argmax\(axis=1\)"),
+    "huge y": (MLP, (X, Y * 1e39), ValueError, r"y has values up to 1e\+39, too large for float32; standardise"),
     "not a model": ("mlp", (X, Y), TypeError, r"model must be a NumPyro model.*got str"),
     "rule for nothing": (models.mlp((3,), prior={"hidden7": 1.0, "default": 1.0}), (X, Y), ValueError, r"'hidden7'"),
     "no rule": (models.mlp((3,), prior={"bias": 1.0}), (X, Y), ValueError, r"no rule for the site 'hidden0.weight'"),
@@ -86,6 +88,9 @@ BAD_CALLS = {
     "zero temperature": ({"temperature": 0}, ValueError, r"temperature must be a finite number above 0, got 0"),
     "infinite temperature": ({"temperature": np.inf}, ValueError, r"temperature must be a finite number above 0"),
     "unknown tempering": ({"tempering": "prior"}, ValueError, r"tempering must be one of 'posterior', 'likelihood'"),
+    "data by name": ({"x": X}, ValueError, r"'x' is not an option of nuts; data are given by position"),
+    "negative seed": ({"seed": -1}, ValueError, r"seed must be 0 to 2\^32 - 1.*got -1"),
+    "large seed": ({"seed": 2**32}, ValueError, r"seed must be 0 to 2\^32 - 1.*got 4294967296"),
     "float seed": ({"seed": 0.5}, TypeError, r"seed must be an integer or one typed key.*float"),
     "old key": ({"seed": np.array([0, 1], np.uint32)}, TypeError, r"seed must be an integer or one typed key"),
 }  # fmt: skip
@@ -114,6 +119,12 @@ BAD_PARTS = {
     "likelihood in words": (lambda: models.mlp(likelihood="gaussian"), TypeError, r"likelihood must be .*got str"),
     "unknown data": (lambda: data.load("diabetis"), ValueError, r"'diabetis'; did you mean 'diabetes'"),
     "option of a toy": (lambda: data.load("gap", rows=5), ValueError, r"no option 'rows'; it takes n, seed"),
+    "nan in a data set": (
+        lambda: data.Dataset("d", X, _with(Y, 3, np.nan)),
+        ValueError,
+        r"'d': y must be finite, row 3",
+    ),
+    "text in a data set": (lambda: data.Dataset("d", np.full((2, 1), "a"), Y[:2]), TypeError, r"'d': x must hold real"),
     "test fraction": (lambda: data.load("gap").split(test=1.5), ValueError, r"test must be a fraction.*got 1.5"),
 }
 
@@ -177,6 +188,17 @@ def _positive(y):
         numpyro.sample("y", dist.Exponential(rate), obs=y)
 
 
+def _param(y):
+    mu = numpyro.param("mu", 0.0)
+    s = numpyro.sample("s", dist.HalfNormal(1))
+    numpyro.sample("y", dist.Normal(mu, s).expand((6,)).to_event(1), obs=y)
+
+
+def _reserved(y):
+    w = numpyro.sample("chain", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(w, 1).expand((6,)).to_event(1), obs=y)
+
+
 def _plain(y):
     w = numpyro.sample("w", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(w, 1).expand((6,)).to_event(1), obs=y)
@@ -189,6 +211,8 @@ def _plain(y):
         (_nothing_to_infer, Y, r"nothing to infer"),
         (_discrete, Y, r"the latent site 'k' is discrete \(Poisson\)"),
         (_subsampled, Y, r"the plate 'rows' subsamples 2 of 6 rows"),
+        (_param, Y, r"'mu' is a param without a prior"),
+        (_reserved, Y, r"the site 'chain' has the name of a dimension"),
         (_slash, Y, r"the site 'layer/w' has a '/'"),
         (_positive, Y - 0.5, r"observed at site 'y' must be in its support, Positive.*got -0.5 at index \(0,\)"),
         (_plain, _with(Y, 2, np.nan), r"observed at site 'y' must be finite, got NaN at row 2"),
@@ -198,6 +222,13 @@ def test_bad_models(model, y, message, counted):
     with pytest.raises(ValueError, match=message):
         inference.run(model, y, progress=False)
     assert counted("compile") == 0
+
+
+def test_arguments_that_are_neither_arrays_nor_values():
+    with pytest.raises(TypeError, match=r"an argument of the model is a set, which is neither an array"):
+        inference.run(lambda y, s: _plain(y), Y, {1, 2}, progress=False)
+    with pytest.raises(TypeError, match=r"of dtype <U1; encode it as numbers"):
+        inference.run(lambda y, s: _plain(y), Y, np.array(["a"]), progress=False)
 
 
 def test_batches_need_a_network():

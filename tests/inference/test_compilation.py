@@ -48,6 +48,8 @@ def test_switched_off(tmp_path):
 
 
 def test_the_users_own_folder_is_respected(tmp_path):
-    *_, folder = _process(XDG_CACHE_HOME=str(tmp_path / "xdg"), JAX_COMPILATION_CACHE_DIR=str(tmp_path / "mine"))
+    settings = {"XDG_CACHE_HOME": str(tmp_path / "xdg"), "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "mine")}
+    _, misses, folder = _process(**settings)
     assert folder == str(tmp_path / "mine")
     assert not (tmp_path / "xdg").exists()
+    assert _process(**settings)[:2] == (misses, 0)  # and small programs are kept there too

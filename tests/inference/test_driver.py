@@ -78,6 +78,16 @@ def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch):
     assert stopped.idata.posterior.attrs["partial"] == 1
 
 
+def test_a_second_interrupt_gives_up(conjugate, monkeypatch):
+    def wait(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "wait", wait)
+    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)
+    with pytest.raises(KeyboardInterrupt):
+        conjugate.run(chains=2, **NUTS)
+
+
 def test_interrupt_in_warmup_has_nothing_to_return(conjugate, monkeypatch):
     _interrupt_after(monkeypatch, calls=3)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):

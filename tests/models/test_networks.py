@@ -158,8 +158,14 @@ def test_recipes_make_nothing_but_models():
         models.from_recipe({"record": "Univariate", "family": "biject_to", "parameters": []})
     with pytest.raises(ValueError, match=r"Normal: scale must be"):
         models.from_recipe({"record": "Normal", "scale": -1.0})
+    own = models.to_recipe(models.mlp(activation=lambda x: x))
+    assert not models.has_recipe(models.mlp(activation=lambda x: x))
+    assert models.has_recipe(models.mlp())
+    assert own != models.to_recipe(models.mlp(activation=lambda x: 2 * x))  # the code is compared
+    with pytest.raises(ValueError, match=r"needs your own function '.*<lambda>'"):
+        models.from_recipe(own)
     with pytest.raises(TypeError, match=r"has no recipe"):
-        models.to_recipe(models.mlp(activation=lambda x: x))
+        models.to_recipe(object())
 
 
 def test_any_function_can_be_the_activation():

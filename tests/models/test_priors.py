@@ -168,15 +168,38 @@ def test_every_site_of_a_network_knows_its_scale():
     [
         (lambda: models.ScaleMixture(1.0, 1.0, 0.1), ValueError, r"ScaleMixture: pi must be below 1, got 1.0"),
         (lambda: models.ScaleMixture(0.5, -1.0, 0.1), ValueError, r"ScaleMixture: scale1 must be .* got -1.0"),
+        (
+            lambda: models.mlp(prior=dist.TruncatedNormal(0.0, 1.0, low=-1.0)),
+            ValueError,
+            r"made of other dist",
+        ),
+        (lambda: models.mlp(prior=dist.Delta(0.0)).validate(X), ValueError, r"Delta is not"),
+        (lambda: models.Normal(1.0, fan_in="no"), TypeError, r"fan_in must be True or False, got 'no'"),
         (lambda: models.Hierarchical(dist.Normal(0, 1)), ValueError, r"Hierarchical: scale must be .*positive"),
         (
             lambda: models.mlp(prior=dist.HalfNormal(1.0)).validate(X),
             ValueError,
-            r"real numbers, got HalfNormal",
+            r"real numbers, HalfNormal is not",
         ),
-        (lambda: models.mlp(prior={"default": 1.0, "bias": dist.Beta(1.0, 1.0)}).validate(X), ValueError, r"got Beta"),
+        (
+            lambda: models.mlp(prior={"default": 1.0, "bias": dist.Beta(1.0, 1.0)}).validate(X),
+            ValueError,
+            r"Beta is not",
+        ),
     ],
 )
 def test_bad_priors(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("prior", [dist.Uniform(0.01, 5.0), dist.LogUniform(0.1, 2.0), dist.InverseGamma(3.0, 1.0)])
+def test_noise_may_have_any_prior_on_positive_numbers(prior):
+    model = models.mlp((3,), likelihood=models.Gaussian(prior=prior))
+    posterior = inference.run(model, X, X[:, 0], method="map", steps=10, progress=False)
+    assert posterior.draws["noise"].item() > 0
+
+
+def test_numpy_numbers_become_plain():
+    assert models.to_recipe(models.Normal(np.float32(0.5))) == {"record": "Normal", "scale": 0.5, "fan_in": False}
+    assert models.mlp(hidden=np.int64(5)) == models.mlp((5,))
