@@ -122,13 +122,10 @@ class Posterior:
             for name, values in chosen.items()
             if name not in self.deterministic
         }
-        traced = partial(
-            _simulate.__wrapped__, self.model, ""
-        )  # the function itself: a jitted one remembers its traces
         arguments, arrays, identity = settle(
-            args, lambda split, arrays: fingerprint(partial(traced, split), arrays, flat, key)
+            args, lambda split, arrays: fingerprint(partial(_simulate, self.model, split), arrays, flat, key)
         )
-        sites = _simulate(self.model, identity, arguments, arrays, flat, key)
+        sites = _compiled_simulate(self.model, identity, arguments, arrays, flat, key)
         shape = next(iter(chosen.values())).shape[:2]
         return {name: np.asarray(values).reshape(*shape, *values.shape[1:]) for name, values in sites.items()}
 
@@ -192,19 +189,14 @@ def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.A
     return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
 
 
-@partial(jax.jit, static_argnames=("model", "identity", "arguments"))
 def _simulate(
     model: Callable[..., Any],
-    identity: str,
     arguments: Arguments,
     arrays: tuple[jax.Array, ...],
     draws: dict[str, jax.Array],
     key: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew.
-
-    `identity` is a fingerprint of what the model does, so that a model which has changed meets no old program.
-    """
+    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew."""
 
     def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
         draw, key = argument
@@ -221,3 +213,11 @@ def _simulate(
 
     count = len(next(iter(draws.values())))
     return lax.map(one, (draws, jax.random.split(key, count)))
+
+
+@partial(jax.jit, static_argnames=("model", "identity", "arguments"))
+def _compiled_simulate(
+    model: Callable[..., Any], identity: str, arguments: Arguments, *rest: Any
+) -> dict[str, jax.Array]:
+    """`_simulate`, compiled; `identity` is a fingerprint of it, so that a model which has changed is compiled anew."""
+    return _simulate(model, arguments, *rest)
