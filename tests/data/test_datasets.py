@@ -80,6 +80,14 @@ def test_restore_gives_the_datas_own_units():
     assert test.restore(restored) is restored
 
 
+def test_constant_inputs_stay_where_they_are():
+    x = np.column_stack([np.full(30, 0.1), np.arange(30.0)])  # the deviation of thirty times 0.1 is not quite 0
+    train, test = data.Dataset("constant", x, np.arange(30.0)).split()
+    assert (train.x[:, 0] == 0).all()
+    assert (test.x[:, 0] == 0).all()
+    assert train.scaler.x_scale[0] == 1
+
+
 def test_labels_have_no_units():
     _, test = data.load("moons").split()
     prediction = Prediction.of(models.Bernoulli(), np.zeros((1, 1, len(test), 1), np.float32), {})

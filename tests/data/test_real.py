@@ -53,6 +53,7 @@ def test_standard_splits_are_those_of_the_published_protocol():
     train, test = standard_split(506, 0)
     assert train[:5].tolist() == [307, 343, 47, 67, 362]
     assert sorted([*train, *test]) == list(range(506))
+    assert [len(part) for part in standard_split(11934, 0)] == [10741, 1193]  # rounded, not cut off
     legacy = np.random.RandomState(1)
     for index in range(20):
         order = legacy.choice(range(506), 506, replace=False)
