@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from data.files import replacing
+
 __all__ = ["Archive", "File", "cache_directory", "load_arrays", "unpack", "user_cache"]
 
 _BLOCK = 2**18
@@ -109,7 +111,8 @@ def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
     downloads = cache_directory() / "downloads" / archive.name
     files = {file.name: _fetch(file, downloads, archive) for file in archive.files}
     arrays = archive.convert(files)
-    _write(path, arrays)
+    with replacing(path) as temporary, open(temporary, "wb") as out:
+        np.savez_compressed(out, allow_pickle=False, **arrays)
     return arrays
 
 
@@ -126,35 +129,20 @@ def _read(path: Path, archive: Archive) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _fetch(file: File, folder: Path, archive: Archive) -> Path:
     """The official file in the downloads folder, checked; downloaded if it is not there."""
     path = folder / file.name
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{file.name}.{os.getpid()}")
-        try:
+    if path.exists():
+        _check(file, path, f"{path}; remove it, it")
+        return path
+    try:
+        with replacing(path) as temporary:
             _download(file, temporary)
             _check(file, temporary, "what was downloaded")
-            os.replace(temporary, path)
-        except OSError as error:  # no network, no such host, a time-out, a refused or broken connection
-            raise FileNotFoundError(
-                f"'{archive.name}' is not in the cache, and {file.url} can't be had ({error}); {archive.advice()}"
-            ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
-    else:
-        _check(file, path, f"{path}; remove it, it")
+    except OSError as error:  # no network, no such host, a time-out, a refused or broken connection
+        raise FileNotFoundError(
+            f"'{archive.name}' is not in the cache, and {file.url} can't be had ({error}); {archive.advice()}"
+        ) from error
     return path
 
 

@@ -8,7 +8,6 @@ functions, must be the one that was saved.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from data.files import replacing
 from inference.driver import Cost
 from inference.posterior import Posterior
 from inference.running import METHODS
@@ -46,14 +46,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
         f"{group}.{i}": values for group in _GROUPS for i, values in enumerate(getattr(posterior, group).values())
     }
     arrays["probes"] = posterior.probes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            np.savez(file, allow_pickle=False, record=np.asarray(json.dumps(record)), **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, allow_pickle=False, record=np.asarray(json.dumps(record)), **arrays)
 
 
 def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior:

@@ -44,6 +44,7 @@ def server():
     """A dict of paths and contents that are served, and the address, on the loopback interface only."""
     files: dict[str, bytes] = {}
     http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, files))
+    http.handle_error = lambda request, address: None  # a client that stops reading is what some tests are about
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     yield files, f"http://127.0.0.1:{http.server_port}"
