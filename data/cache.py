@@ -9,21 +9,23 @@ target.
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
+import re
 import sys
 import tarfile
-import urllib.error
 import urllib.request
-import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 import numpy as np
 
 from data.files import replacing
 
-__all__ = ["Archive", "File", "cache_directory", "load_arrays", "unpack", "user_cache"]
+__all__ = ["Archive", "File", "cache_directory", "load_arrays", "read_members", "user_cache"]
 
 _BLOCK = 2**18
 _SECONDS = 30.0  # without a byte, after which a download is given up
@@ -91,7 +93,8 @@ def user_cache() -> Path:
 
 def cache_directory() -> Path:
     """Where data sets are kept: `TOUCHSTONE_DATA`, or the user's cache."""
-    return Path(os.environ["TOUCHSTONE_DATA"]) if os.environ.get("TOUCHSTONE_DATA") else user_cache() / "data"
+    chosen = os.environ.get("TOUCHSTONE_DATA")
+    return Path(chosen).expanduser() if chosen else user_cache() / "data"
 
 
 def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
@@ -119,9 +122,13 @@ def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
 def _read(path: Path, archive: Archive) -> dict[str, np.ndarray]:
     remedy = f"remove {path} and load '{archive.name}' again, or {archive.advice()}"
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        with open(path, "rb") as raw:
+            file = np.load(raw, allow_pickle=False)
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("it is not an .npz file")
+            with file:
+                arrays = {name: file[name] for name in file.files}
+    except Exception as error:  # a damaged zip, header or stream can fail in many ways
         raise ValueError(f"the cached file {path} is damaged ({error}); {remedy}") from error
     missing = [key for key in archive.keys if key not in arrays]
     if missing:
@@ -135,25 +142,25 @@ def _fetch(file: File, folder: Path, archive: Archive) -> Path:
     if path.exists():
         _check(file, path, f"{path}; remove it, it")
         return path
-    try:
-        with replacing(path) as temporary:
-            _download(file, temporary)
-            _check(file, temporary, "what was downloaded")
-    except OSError as error:  # no network, no such host, a time-out, a refused or broken connection
-        raise FileNotFoundError(
-            f"'{archive.name}' is not in the cache, and {file.url} can't be had ({error}); {archive.advice()}"
-        ) from error
+    with replacing(path) as temporary, open(temporary, "wb") as out:
+        try:
+            _download(file, out)
+        except (OSError, http.client.HTTPException) as error:  # no network or host, a time-out, a broken connection
+            raise FileNotFoundError(
+                f"'{archive.name}' is not in the cache, and {file.url} can't be had ({error!r}); {archive.advice()}"
+            ) from error
+        out.flush()
+        _check(file, temporary, "what was downloaded")
     return path
 
 
-def _download(file: File, path: Path) -> None:
+def _download(file: File, out: IO[bytes]) -> None:
     from rich import progress
     from rich.console import Console
 
     request = urllib.request.Request(file.url, headers={"User-Agent": "touchstone-bnn"})
     with (
         urllib.request.urlopen(request, timeout=_SECONDS) as response,
-        open(path, "wb") as out,
         progress.Progress(
             *progress.Progress.get_default_columns(), progress.DownloadColumn(), console=Console(stderr=True)
         ) as bars,
@@ -178,11 +185,23 @@ def _check(file: File, path: Path, what: str) -> None:
         raise ValueError(f"{what} is not {file.url}: its SHA-256 is {digest}, not {file.sha256}")
 
 
-def unpack(path: Path, target: Path) -> Path:
-    """Unpack a tar archive into a folder; a member that would land outside of it, or a device, is refused."""
-    with tarfile.open(path) as archive:
-        try:
-            archive.extractall(target, filter="data")
-        except tarfile.FilterError as error:
-            raise ValueError(f"the archive {path.name} is malicious: {error}") from error
-    return target
+def read_members(path: Path, wanted: str) -> dict[str, bytes]:
+    """The contents of the members of a tar archive whose names match a pattern; nothing is written to disk.
+
+    An archive with a member that would land outside of a folder it is unpacked in, or that is a link or a device, is
+    refused as a whole.
+    """
+    found = {}
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                parts = PurePosixPath(member.name)
+                if parts.is_absolute() or ".." in parts.parts or not (member.isfile() or member.isdir()):
+                    raise ValueError(f"the archive {path.name} is malicious: it has the member '{member.name}'")
+                if member.isfile() and re.fullmatch(wanted, str(parts)):
+                    contents = archive.extractfile(member)
+                    assert contents is not None  # it is a file
+                    found[str(parts)] = contents.read()
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"the archive {path.name} is damaged ({error}); remove {path}") from error
+    return found

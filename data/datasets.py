@@ -103,6 +103,8 @@ class Split:
         minus the log of the scale, summed over outputs. For classification nothing changes.
         """
         if self.classes is not None:
+            if hasattr(prediction, "cdf"):
+                raise ValueError(f"'{self.name}' has labels, so it can't restore the prediction of a regression")
             return prediction
         return prediction.rescaled(self.scaler.y_location, self.scaler.y_scale)
 
@@ -162,6 +164,8 @@ class Dataset:
         if index is None and test is None and self.standard_splits == 1:
             index = 0
         if index is not None:
+            if test is not None:
+                raise ValueError("index picks a standard split, which has its own test part; leave test out")
             return self._standard(index)
         fraction = 0.1 if test is None else test
         if not 0 < fraction < 1:
@@ -175,6 +179,8 @@ class Dataset:
     def _standard(self, index: int) -> tuple[Split, Split]:
         if self.standard is None:
             raise ValueError(f"index picks one of a set's standard splits, but '{self.name}' has none; leave it out")
+        if isinstance(index, bool) or not isinstance(index, int | np.integer):
+            raise TypeError(f"index must be an integer, got {type(index).__name__} {index!r}")
         if not 0 <= index < self.standard_splits:
             raise ValueError(f"index must be 0 to {self.standard_splits - 1} for '{self.name}', got {index!r}")
         train, test = self.standard(index)
@@ -208,12 +214,25 @@ def _location_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def official_split(
     name: str,
     arrays: Mapping[str, np.ndarray],
+    shape: tuple[int, ...],
     *,
     classes: int,
     source: str,
     scaling: Literal["column", "channel", "none"],
 ) -> Dataset:
-    """A set of labels that came as `x_train`, `y_train`, `x_test` and `y_test`, with that as its one standard split."""
+    """A set of labels that came as `x_train`, `y_train`, `x_test` and `y_test`, with that as its one standard split.
+
+    Raises:
+        ValueError: if these are not rows of this shape with as many integer labels 0 .. classes - 1.
+    """
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if x.shape[1:] != shape or x.dtype.kind not in "iu":
+            raise ValueError(
+                f"'{name}': x_{part} must be integers of shape (n, {str(shape)[1:-1]}), got {x.dtype} {x.shape}"
+            )
+        if y.shape != x.shape[:1] or y.dtype.kind not in "iu" or (len(y) and not 0 <= y.min() <= y.max() < classes):
+            raise ValueError(f"'{name}': y_{part} must be {len(x)} labels 0 to {classes - 1}, got {y.dtype} {y.shape}")
     rows = len(arrays["x_train"])
     parts = np.arange(rows), np.arange(rows, rows + len(arrays["x_test"]))
     return Dataset(

@@ -11,13 +11,12 @@ image one byte of label, then 1,024 bytes of each of red, green and blue), in a 
 from __future__ import annotations
 
 import gzip
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from data.cache import Archive, File, load_arrays, unpack
+from data.cache import Archive, File, load_arrays, read_members
 from data.datasets import Dataset, official_split
 
 __all__ = ["ARCHIVES", "images"]
@@ -58,20 +57,19 @@ def _idx(path: Path, dimensions: int) -> np.ndarray:
 
 
 def _convert_cifar10(files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    with tempfile.TemporaryDirectory() as folder:
-        batches = unpack(files["cifar-10-binary.tar.gz"], Path(folder)) / "cifar-10-batches-bin"
-        train = [_cifar_batch(batches / f"data_batch_{i}.bin") for i in range(1, 6)]
-        x_test, y_test = _cifar_batch(batches / "test_batch.bin")
+    batches = read_members(files["cifar-10-binary.tar.gz"], r"cifar-10-batches-bin/(data_batch_\d|test_batch)\.bin")
+    train = [_cifar_batch(batches, f"data_batch_{i}.bin") for i in range(1, 6)]
+    x_test, y_test = _cifar_batch(batches, "test_batch.bin")
     x_train, y_train = (np.concatenate(parts) for parts in zip(*train, strict=True))
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
-def _cifar_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    if not path.exists():
-        raise ValueError(f"the archive of CIFAR-10 lacks {path.name}")
-    contents = np.frombuffer(path.read_bytes(), np.uint8)
+def _cifar_batch(batches: Mapping[str, bytes], name: str) -> tuple[np.ndarray, np.ndarray]:
+    if f"cifar-10-batches-bin/{name}" not in batches:
+        raise ValueError(f"the archive of CIFAR-10 lacks {name}")
+    contents = np.frombuffer(batches[f"cifar-10-batches-bin/{name}"], np.uint8)
     if contents.size % 3073:
-        raise ValueError(f"{path.name} should hold images of 3,073 bytes, it holds {contents.size} bytes")
+        raise ValueError(f"{name} should hold images of 3,073 bytes, it holds {contents.size} bytes")
     rows = contents.reshape(-1, 3073)
     return rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1).copy(), rows[:, 0].copy()
 
@@ -132,4 +130,5 @@ _SOURCES = {
 def images(name: str) -> Dataset:
     """One of the sets, by its name: 10 classes, training rows first, then the official test part."""
     arrays = load_arrays(ARCHIVES[name])
-    return official_split(name, arrays, classes=10, source=_SOURCES[name], scaling="channel")
+    shape = (32, 32, 3) if name == "cifar10" else (28, 28)
+    return official_split(name, arrays, shape, classes=10, source=_SOURCES[name], scaling="channel")

@@ -11,14 +11,13 @@ and results differ a little between them.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from data.cache import Archive, File, load_arrays, unpack
+from data.cache import Archive, File, load_arrays, read_members
 from data.datasets import Dataset, official_split
 
 __all__ = ["ARCHIVE", "LENGTH", "WORDS", "imdb"]
@@ -39,29 +38,31 @@ def imdb() -> Dataset:
     """The reviews as word numbers, int32, two classes, with the official test part; `extras["vocab"]` has the words."""
     arrays = load_arrays(ARCHIVE)
     source = "IMDB reviews (Maas et al. 2011), the last 100 words, 20,000 word numbers"
-    return official_split("imdb", arrays, classes=2, source=source, scaling="none")
+    return official_split("imdb", arrays, (LENGTH,), classes=2, source=source, scaling="none")
 
 
 def _convert(files: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    with tempfile.TemporaryDirectory() as folder:
-        root = unpack(files["aclImdb_v1.tar.gz"], Path(folder)) / "aclImdb"
-        reviews = {part: [_reviews(root / part / kind) for kind in ("neg", "pos")] for part in ("train", "test")}
+    texts = read_members(files["aclImdb_v1.tar.gz"], r"aclImdb/(train|test)/(neg|pos)/[^/]+\.txt")
+    reviews = {part: [_reviews(texts, f"{part}/{kind}") for kind in ("neg", "pos")] for part in ("train", "test")}
     counts = Counter(word for kind in reviews["train"] for review in kind for word in review)
     vocabulary = sorted(counts, key=lambda word: (-counts[word], word))[: WORDS - _FIRST]
     number = {word: i + _FIRST for i, word in enumerate(vocabulary)}
     arrays = {"vocab": np.asarray(vocabulary)}
     for part, (negative, positive) in reviews.items():
-        arrays[f"x_{part}"] = np.stack([_numbers(review, number) for review in (*negative, *positive)])
-        arrays[f"y_{part}"] = np.repeat(np.array([0, 1], np.uint8), [len(negative), len(positive)])
+        order = np.random.default_rng(0).permutation(len(negative) + len(positive))  # not one class after the other
+        numbers = np.stack([_numbers(review, number) for review in (*negative, *positive)])
+        arrays[f"x_{part}"] = numbers[order]
+        arrays[f"y_{part}"] = (order >= len(negative)).astype(np.uint8)
     return arrays
 
 
-def _reviews(folder: Path) -> list[list[str]]:
+def _reviews(texts: Mapping[str, bytes], folder: str) -> list[list[str]]:
     """The words of each review of a folder, in the order of their names."""
-    paths = sorted(folder.glob("*.txt"))
-    if not paths:
-        raise ValueError(f"the archive of IMDB lacks reviews in {folder.parent.name}/{folder.name}")
-    return [re.findall(r"[a-z0-9']+", re.sub(r"<br\s*/?>", " ", path.read_text("utf-8").lower())) for path in paths]
+    names = sorted(name for name in texts if name.startswith(f"aclImdb/{folder}/"))
+    if not names:
+        raise ValueError(f"the archive of IMDB lacks reviews in {folder}")
+    plain = (re.sub(r"<br\s*/?>", " ", texts[name].decode("utf-8").lower()) for name in names)
+    return [re.findall(r"[a-z0-9']+", text) for text in plain]
 
 
 def _numbers(words: Iterable[str], number: Mapping[str, int]) -> np.ndarray:

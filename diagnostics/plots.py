@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,8 @@ def prior_functions(check: PriorCheck) -> Figure:
         return figure
     if check.x.shape[1:] != (1,):
         figure, axes = _figure("Functions from the prior over all inputs, without and with noise")
-        functions, targets = check.functions[..., 0].ravel(), check.targets.ravel()
+        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # of several outputs
+        functions, targets = check.functions[..., 0].ravel(), first.ravel()
         low, high = np.quantile(targets, [0.005, 0.995])
         edges = np.linspace(low, high, 60)
         axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
@@ -154,7 +156,15 @@ def _colours() -> tuple[str, ...]:
 def _figure(title: str) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure  # takes a while to import, so only where a figure is drawn
 
-    figure = Figure(figsize=(5.4, 3.5), layout="constrained")
+    class Chart(Figure):
+        """A figure that a notebook shows as a picture by itself."""
+
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=100)
+            return buffer.getvalue()
+
+    figure = Chart(figsize=(5.4, 3.5), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)

@@ -18,6 +18,7 @@ from jax import lax
 from jaxtyping import Float
 from numpyro import handlers
 
+from data import Split
 from models import Network
 from models.validation import positive_integer
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["PriorCheck", "prior_check"]
+
+_ROWS = 2000  # of the inputs: more would say nothing else, and fill the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +38,14 @@ class PriorCheck:
         x: the inputs.
         functions: (draw, n, quantity): means (and log scales) of a regression, all class probabilities of a classifier.
         targets: (draw, n) or (draw, n, outputs), targets drawn from each function with its noise.
-        numbers: what the draws imply, by name. Regression: `function_sd`, the median over inputs of the prior standard
-            deviation of f(x); `target_sd`, the same of y; `wiggle`, the median over functions of the standard
-            deviation of f over the inputs; `reach`, the 95 % quantile of the largest |f(x)|; with `y` given, `inside`,
-            the share of observed targets inside the central 95 % of the prior's. Classification: `entropy`, the mean
-            over functions and inputs of the entropy in nats; `certain`, the share of them above 99 % for one class;
-            `same_class`, the mean share of inputs to which a function gives its favourite class.
+        numbers: what the draws imply, by name. Regression: `function_spread`, the median over inputs of the prior's
+            spread of f(x), half of its central 68 %, which for a normal is the standard deviation and exists for any
+            tails; `target_spread`, the same of y; `wiggle`, the median over functions of the standard deviation of f
+            over the inputs; `reach`, the 95 % quantile of the largest |f(x)|; with `y` given, `inside`, the share of
+            observed targets inside the central 95 % of the prior's, and `ratio`, the spread of y over the standard
+            deviation of the observed ones. Classification: `entropy`, the mean over functions and inputs of the entropy
+            in nats; `certain`, the share of them above 99 % for one class; `same_class`, the mean share of inputs to
+            which a function gives its favourite class.
         envelope: (3, n, quantity), the 5 %, 50 % and 95 % quantiles of the functions at each input.
         entropy: (draw, n) for a classifier, else None.
         summary: the numbers in words.
@@ -69,7 +74,8 @@ def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, see
 
     Args:
         model: a network of `models`.
-        x: inputs, or a `Split`, whose inputs and targets are taken.
+        x: inputs, or a `Split` or a pair `(x, y)`, whose inputs and targets are taken. Of more than 2,000 rows, 2,000
+            are used, evenly spaced.
         y: observed targets to hold against the prior, if any.
         draws: how many functions.
         seed: of the draws.
@@ -81,15 +87,19 @@ def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, see
     if not isinstance(model, Network):
         raise TypeError(f"prior_check needs a network of models, got {type(model).__name__}")
     positive_integer("draws", draws)
-    if hasattr(x, "restore"):
+    if isinstance(x, Split) or (isinstance(x, tuple) and len(x) == 2):
         x, y = x
     inputs, *observed = model.validate(x, y)
+    chosen = np.unique(np.linspace(0, len(inputs) - 1, _ROWS).round().astype(int))
+    inputs, observed = inputs[chosen], [targets[chosen] for targets in observed]
     try:
         outputs, targets = jax.device_get(_draw(model, draws, jax.random.key(seed), inputs))
     except NotImplementedError as error:
         raise ValueError(
             "the prior can't be drawn from: a flat prior has no draws; give every site a proper one"
         ) from error
+    if not np.isfinite(outputs).all():
+        raise ValueError("functions from this prior overflow float32; its tails are too heavy for so many layers")
     likelihood: Any = model.likelihood
     if likelihood.classes is not None:
         return _classification(inputs, likelihood.probabilities(outputs), targets)
@@ -112,26 +122,31 @@ def _regression(
     x: np.ndarray, functions: np.ndarray, targets: np.ndarray, means: np.ndarray, observed: list[np.ndarray]
 ) -> PriorCheck:
     numbers = {
-        "function_sd": float(np.median(means.std(axis=0))),
-        "target_sd": float(np.median(targets.std(axis=0))),
+        "function_spread": float(np.median(_spread(means))),
+        "target_spread": float(np.median(_spread(targets))),
         "wiggle": float(np.median(means.std(axis=1))),
         "reach": float(np.quantile(np.abs(means).reshape(len(means), -1).max(axis=1), 0.95)),
     }
     words = (
-        f"At these inputs a function from the prior has standard deviation {numbers['function_sd']:.3g} around its "
-        f"mean, varies by {numbers['wiggle']:.3g} over the inputs, and stays below {numbers['reach']:.3g} in 95 % of "
-        f"draws; with noise, targets have standard deviation {numbers['target_sd']:.3g}."
+        f"At these inputs a function from the prior spreads by {numbers['function_spread']:.3g} around its median, "
+        f"varies by {numbers['wiggle']:.3g} over the inputs, and stays below {numbers['reach']:.3g} in 95 % of "
+        f"draws; with noise, targets spread by {numbers['target_spread']:.3g}."
     )
     if observed:
         lower, upper = np.quantile(targets, [0.025, 0.975], axis=0)
         numbers["inside"] = float(((lower <= observed[0]) & (observed[0] <= upper)).mean())
-        ratio = numbers["target_sd"] / float(observed[0].std())
-        words += (
-            f" The central 95 % of them hold {numbers['inside']:.0%} of the observed targets, and their standard "
-            f"deviation is {ratio:.3g} times that of the observed ones."
-        )
+        words += f" The central 95 % of them hold {numbers['inside']:.0%} of the observed targets."
+        own = observed[0].std(axis=0)
+        if np.all(own > 0):
+            numbers["ratio"] = float(np.median(_spread(targets) / own))
+            words += f" They spread {numbers['ratio']:.3g} times as far as the observed ones."
     envelope = np.quantile(functions, [0.05, 0.5, 0.95], axis=0)
     return PriorCheck(x, functions, targets, numbers, envelope, None, words)
+
+
+def _spread(draws: np.ndarray) -> np.ndarray:
+    lower, upper = np.quantile(draws, [0.16, 0.84], axis=0)
+    return (upper - lower) / 2
 
 
 def _classification(x: np.ndarray, probabilities: np.ndarray, targets: np.ndarray) -> PriorCheck:

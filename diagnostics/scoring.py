@@ -6,7 +6,7 @@ CRPS is in closed form for a mixture of normals (Grimit et al. 2006), with A(m, 
     CRPS = (1/S) sum_i A(y - mu_i, sigma_i) - (1/(2 S^2)) sum_ij A(mu_i - mu_j, sqrt(sigma_i^2 + sigma_j^2))
     A(m, s) = m (2 Phi(m/s) - 1) + 2 s phi(m/s)
 
-Other mixtures have no closed form, and their CRPS is an integral.
+For a mixture of Student-t distributions the first sum has a closed form, and the second is a quadrature.
 """
 
 from __future__ import annotations
@@ -19,12 +19,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Float, Int
+from scipy.special import gammaln, stdtr, stdtrit
 
 from data import Split
 from inference.prediction import Classification, Prediction, Regression
+from models.conditionals import NormalConditional
 
-__all__ = ["calibration_error", "confidence_bins", "crps_by_quadrature", "crps_of_mixture", "in_data_units", "scores"]
+__all__ = [
+    "calibration_error",
+    "confidence_bins",
+    "crps_of_mixture",
+    "crps_of_student_mixture",
+    "in_data_units",
+    "scores",
+]
 
+_PIECES = 128  # of each Student-t: the CRPS is then off by about 1e-3 of itself
 _BINS = 15  # as in Guo et al. 2017
 
 
@@ -37,7 +47,8 @@ def scores(prediction: Prediction, y: Any) -> dict[str, float]:
             units first.
 
     Returns:
-        For regression `rmse`, `log_score` (mean log density), `crps` and `coverage` (of the central 90 % interval). For
+        For regression `rmse`, `log_score` (mean log density), `crps` (nan for a Student-t
+        likelihood with df <= 1) and `coverage` (of the central 90 % interval). For
         classification `accuracy`, `log_score` (mean log probability), `brier` (the squared error summed over classes,
         0 to 2) and `ece` (the calibration error of the top class in 15 bins of equal width).
     """
@@ -117,29 +128,42 @@ def _crps_at_zero(mean: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def _crps(prediction: Regression, y: np.ndarray) -> np.ndarray:
-    likelihood: Any = prediction.likelihood
-    if not likelihood.normal:
-        return crps_by_quadrature(prediction, y)
-    conditional = likelihood.conditional(prediction.outputs, prediction.noise)
-    mean = conditional.mean().reshape(-1, y.size)
-    scale = np.broadcast_to(conditional.std(), conditional.mean().shape).reshape(-1, y.size)
-    return crps_of_mixture(mean, scale, y.ravel())
+    conditional = prediction.likelihood.conditional(prediction.outputs, prediction.noise)  # type: ignore[attr-defined]
+    location, scale = (values.reshape(-1, y.size) for values in (conditional.location, conditional.scale))
+    if isinstance(conditional, NormalConditional):
+        return crps_of_mixture(location, scale, y.ravel())
+    return crps_of_student_mixture(conditional.df, location, scale, y.ravel())
 
 
-def crps_by_quadrature(prediction: Regression, y: np.ndarray) -> np.ndarray:
-    """CRPS of any mixture, as the integral of (F(z) - 1[z >= y])^2.
+def crps_of_student_mixture(
+    df: float, location: Float[np.ndarray, "draw n"], scale: Float[np.ndarray, "draw n"], y: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """CRPS of equally weighted mixtures of Student-t distributions, E|Y - y| - E|Y - Y'| / 2; nan up to df = 1.
 
-    On each side of y a Gauss-Legendre rule of 128 nodes runs over t in z = y +- u sinh(t), with u half of the central
-    90 % interval's width; it reaches 10^5 u, far enough for tails as heavy as a Cauchy's.
+    The first term is in closed form. For the second each part is cut into 128 pieces, finer towards its tails, each of
+    which stands at its own mean; the mean distance of all pieces follows from sorting them.
     """
-    lower, upper = prediction.interval(0.9)
-    unit = (upper - lower) / 2
-    nodes, weights = np.polynomial.legendre.leggauss(128)
-    total = np.zeros(y.shape)
-    for t, weight in zip(6 * (nodes + 1), 6 * weights, strict=True):
-        below, above = prediction.cdf(y - unit * np.sinh(t)), prediction.cdf(y + unit * np.sinh(t))
-        total += weight * (below**2 + (1 - above) ** 2) * unit * np.cosh(t)
-    return total.ravel()
+    if df <= 1:
+        return np.full(len(y), np.nan)  # there is no E|Y|
+    z = (y - location) / scale
+    to_target = (scale * (z * (2 * stdtr(df, z) - 1) + 2 * _student_tail(df, z))).mean(axis=0)
+    levels = (1 - np.cos(np.pi * np.arange(_PIECES + 1) / _PIECES)) / 2
+    tails = np.concatenate([[0.0], _student_tail(df, stdtrit(df, levels[1:-1])), [0.0]])
+    weights = np.tile(np.diff(levels) / len(location), len(location))
+    pieces = -np.diff(tails) / np.diff(levels)
+    between = np.empty(len(y))
+    for j in range(len(y)):
+        points = (location[:, j, None] + scale[:, j, None] * pieces).ravel()
+        order = np.argsort(points)
+        weight = weights[order]
+        between[j] = 2 * (weight * points[order]) @ (2 * np.cumsum(weight) - weight - 1)
+    return to_target - between / 2
+
+
+def _student_tail(df: float, z: np.ndarray) -> np.ndarray:
+    """The integral of t f(t) from z to infinity, f the standard Student-t density."""
+    constant = gammaln((df + 1) / 2) - gammaln(df / 2) - 0.5 * np.log(df * np.pi)
+    return np.exp(constant - (df - 1) / 2 * np.log1p(z**2 / df)) * df / (df - 1)
 
 
 def _expected_distance(mean: jax.Array, scale: jax.Array) -> jax.Array:

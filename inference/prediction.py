@@ -149,12 +149,18 @@ class Regression(Prediction):
 
     def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n ..."]:
         """One target per draw and input."""
-        return self._conditional.rvs(size=self._centres.shape, random_state=np.random.default_rng(seed))
+        return self._conditional.rvs(np.random.default_rng(seed))
 
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Regression:
         """The prediction of `location + scale * y`; a prediction that is in the data's own units stays as it is."""
         if self.restored:
             return self
+        expected = () if self.likelihood.outputs == 1 else (self.likelihood.outputs,)
+        if np.shape(scale) != expected:
+            raise ValueError(
+                f"a prediction of {self.likelihood.outputs} outputs needs scales of shape {expected}, got "
+                f"{np.shape(scale)}; restore it by a split of the data it was made for"
+            )
         outputs, noise = self.likelihood.rescaled(  # type: ignore[attr-defined]
             self.outputs.astype(np.float64), self.noise, location, scale
         )

@@ -114,18 +114,19 @@ class NoisyLogits(_Classifier):
 
         p(y | x, w) = E_e softmax(f + sigma * e)_y,   e ~ N(0, I)
 
-    The expectation is the mean over a fixed set of quasi-random normal points (Sobol), so the density is a
-    deterministic function of the weights, as Hamiltonian methods need it. A draw's probabilities are averaged over
-    these points before any entropy is taken. The network has two heads per class, f and log sigma^2; predictions report
-    f and sigma.
+    The expectation is the mean over a fixed set of normal points, so the density is a deterministic function of the
+    weights, as Hamiltonian methods need it. The points are `nodes` quasi-random ones (Sobol), each with both signs and
+    in every cyclic order of the classes: 2 * classes * nodes in all. By this symmetry noise alone favours no class. A
+    draw's probabilities are averaged over the points before any entropy is taken. The network has two heads per class,
+    f and log sigma^2; predictions report f and sigma.
 
     Attributes:
         classes: the number of classes, at least 2.
-        nodes: how many points, a power of 2.
+        nodes: how many quasi-random points, a power of 2.
     """
 
     classes: int
-    nodes: int = 32
+    nodes: int = 8
 
     def __post_init__(self) -> None:
         positive_integer("NoisyLogits: classes", self.classes, least=2)
@@ -143,26 +144,30 @@ class NoisyLogits(_Classifier):
         return jnp.concatenate([heads[:, : self.classes], scale_of_log_variance(heads[:, self.classes :])], axis=1)
 
     def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
-        """y ~ Categorical(mean over nodes of softmax(f + sigma * node))."""
+        """y ~ Categorical(mean over points of softmax(f + sigma * point))."""
         logits, scale = outputs[:, None, : self.classes], outputs[:, None, self.classes :]
-        log_probs = jax.nn.log_softmax(logits + scale * _nodes(self.classes, self.nodes).astype(np.float32), axis=-1)
-        averaged = jax.nn.logsumexp(log_probs, axis=1) - np.log(self.nodes)
+        points = _points(self.classes, self.nodes).astype(np.float32)
+        log_probs = jax.nn.log_softmax(logits + scale * points, axis=-1)
+        averaged = jax.nn.logsumexp(log_probs, axis=1) - np.log(len(points))
         with numpyro.plate("data", outputs.shape[0]):
             numpyro.sample("y", dist.Categorical(logits=averaged), obs=y)
 
     def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Averaged over the nodes, one at a time to bound the memory."""
+        """Averaged over the points, one at a time to bound the memory."""
         wide = outputs.astype(np.float64)
         logits, scale = wide[..., : self.classes], wide[..., self.classes :]
         total = np.full(logits.shape, -np.inf)
-        for node in _nodes(self.classes, self.nodes):
-            total = np.logaddexp(total, _log_softmax(logits + scale * node))
-        return total - np.log(self.nodes)
+        points = _points(self.classes, self.nodes)
+        for point in points:
+            total = np.logaddexp(total, _log_softmax(logits + scale * point))
+        return total - np.log(len(points))
 
 
 @lru_cache
-def _nodes(dimensions: int, count: int) -> np.ndarray:
-    """Quasi-random standard normal points: scrambled Sobol points with a fixed seed, through the inverse CDF."""
+def _points(classes: int, nodes: int) -> np.ndarray:
+    """Standard normal points: Sobol points with a fixed scrambling, both signs, every cyclic order of the classes."""
     from scipy.stats import norm, qmc
 
-    return norm.ppf(qmc.Sobol(dimensions, scramble=True, rng=np.random.default_rng(0)).random(count))
+    base = norm.ppf(qmc.Sobol(classes, scramble=True, rng=np.random.default_rng(0)).random(nodes))
+    orders = np.concatenate([np.roll(base, shift, axis=1) for shift in range(classes)])
+    return np.concatenate([orders, -orders])

@@ -15,8 +15,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
-from scipy.special import ndtr, ndtri
 
+from models.conditionals import NormalConditional, StudentConditional
 from models.priors import Univariate
 from models.rules import positive_prior
 from models.validation import finite_array, in_float32, plain_numbers, positive_integer, positive_number
@@ -30,6 +30,7 @@ __all__ = [
     "scale_of_log_variance",
 ]
 
+_UNIT = Univariate("HalfNormal", (("scale", 1.0),))
 _LOG_VARIANCE = 20.0  # bounds it: scales stay between 5e-5 and 2e4, and their squares finite in float32
 
 
@@ -78,51 +79,15 @@ def check_targets(y: np.ndarray, rows: int, outputs: int, labels: bool = False) 
 
 
 def scale_of_log_variance(log_variance: Array) -> Array:
-    """The standard deviation, from a log variance that is kept within +-20."""
-    return jnp.exp(0.5 * jnp.clip(log_variance, -_LOG_VARIANCE, _LOG_VARIANCE))
+    """The standard deviation, from a log variance s that is kept within +-20 by 20 tanh(s / 20).
 
-
-class NormalConditional:
-    """Normal distributions of arrays of targets: SciPy's `norm` in the few methods that predictions need, without its
-    checks of every argument, which take most of its time.
-    """  # noqa: D205
-
-    def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
-        self._mean, self._scale = np.broadcast_arrays(mean, scale)
-
-    def mean(self) -> np.ndarray:
-        """The means."""
-        return self._mean
-
-    def std(self) -> np.ndarray:
-        """The standard deviations."""
-        return self._scale
-
-    def var(self) -> np.ndarray:
-        """The variances."""
-        return self._scale**2
-
-    def logpdf(self, y: np.ndarray) -> np.ndarray:
-        """The log densities."""
-        return -0.5 * ((y - self._mean) / self._scale) ** 2 - np.log(self._scale) - 0.5 * np.log(2 * np.pi)
-
-    def cdf(self, y: np.ndarray) -> np.ndarray:
-        """The probabilities below y."""
-        return ndtr((y - self._mean) / self._scale)
-
-    def ppf(self, level: float) -> np.ndarray:
-        """The quantiles."""
-        return self._mean + self._scale * ndtri(level)
-
-    def rvs(self, size: tuple[int, ...], random_state: np.random.Generator) -> np.ndarray:
-        """One draw of each."""
-        return self._mean + self._scale * random_state.standard_normal(size)
+    Smooth, so that even a head far outside has a gradient that leads back; within +-5 it changes s by less than 2 %.
+    """
+    return jnp.exp(0.5 * _LOG_VARIANCE * jnp.tanh(log_variance / _LOG_VARIANCE))
 
 
 class _Regression(Likelihood):
     """What likelihoods of real targets have in common: a location and a scale per target."""
-
-    normal: bool = True
 
     def check(self, y: Any, rows: int) -> np.ndarray:
         """Finite numbers of shape (n,) or (n, outputs); integers are fine."""
@@ -143,7 +108,7 @@ class _Regression(Likelihood):
         return np.zeros(())
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
-        """The distribution of the targets under each draw, with the methods of a frozen SciPy distribution."""
+        """The distribution of the targets under each draw."""
         return NormalConditional(self.mean(outputs).astype(np.float64), noise)
 
     def rescaled(
@@ -157,13 +122,11 @@ class _Regression(Likelihood):
             numpyro.sample("y", distribution, obs=y)
 
 
-@dataclass(frozen=True)
 class _Noise(_Regression):
-    """One scale for all rows, known or inferred."""
+    """One scale for all rows, known or inferred. Subclasses are records with `scale`, `outputs` and `prior`."""
 
-    scale: float | None = None
-    outputs: int = 1
-    prior: Any = Univariate("HalfNormal", (("scale", 1.0),))
+    scale: float | None
+    prior: Any
 
     def __post_init__(self) -> None:
         plain_numbers(self)
@@ -203,6 +166,10 @@ class Gaussian(_Noise):
             The default, HalfNormal(1), is meant for targets of unit scale.
     """
 
+    scale: float | None = None
+    outputs: int = 1
+    prior: Any = _UNIT
+
     def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
         """y ~ N(outputs, noise^2)."""
         noise = self._sample_noise()
@@ -214,15 +181,17 @@ class StudentTNoise(_Noise):
     """Student-t noise: as `Gaussian`, with tails that let outliers be.
 
     Attributes:
+        df: degrees of freedom, above 0. The variance, and so the aleatoric part of a prediction, exists above 2 only;
+            the centre is the mean above 1, and the median always.
         scale: the scale of the noise in the units of `y`; None makes it a site "noise" with a prior.
         outputs: the number of targets per row.
         prior: of the scale where it is inferred.
-        df: degrees of freedom, above 0. The variance, and so the aleatoric part of a prediction, exists above 2 only;
-            the centre is the mean above 1, and the median always.
     """
 
     df: float = 4.0
-    normal = False
+    scale: float | None = None
+    outputs: int = 1
+    prior: Any = _UNIT
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,10 +203,8 @@ class StudentTNoise(_Noise):
         self._observe(dist.StudentT(self.df, outputs if self.outputs > 1 else outputs[:, 0], noise), y)
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
-        """The distribution of the targets under each draw, as a frozen SciPy distribution."""
-        import scipy.stats
-
-        return scipy.stats.t(self.df, self.mean(outputs).astype(np.float64), noise)
+        """The distribution of the targets under each draw."""
+        return StudentConditional(self.df, self.mean(outputs).astype(np.float64), noise)
 
 
 @dataclass(frozen=True)
@@ -271,7 +238,7 @@ class HeteroscedasticGaussian(_Regression):
         self._observe(dist.Normal(mean, scale) if self.outputs > 1 else dist.Normal(mean[:, 0], scale[:, 0]), y)
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
-        """The distribution of the targets under each draw, with the methods of a frozen SciPy distribution."""
+        """The distribution of the targets under each draw."""
         scale = outputs[..., self.outputs :].astype(np.float64)
         return NormalConditional(self.mean(outputs).astype(np.float64), scale if self.outputs > 1 else scale[..., 0])
 

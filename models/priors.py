@@ -64,8 +64,8 @@ class Prior:
         weights = self.distribution(site).expand(shape).to_event(len(shape))
         return numpyro.sample(site.name, weights, infer={"start_scale": 1 / math.sqrt(site.fan_in)})
 
-    def for_layer(self, layer: str) -> Prior:
-        """The prior of one layer; a layer asks for it once, before it samples its sites."""
+    def for_layer(self, layer: str, label: str = "") -> Prior:
+        """The prior of one layer, which asks for it once, before it samples its sites; `label` tells several apart."""
         return self
 
     def check(self, sites: tuple[Site, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpyro.distributions as dist
 from jaxtyping import Array
 
@@ -47,9 +48,13 @@ class Rules(Prior):
         """As the rule for this site does it."""
         return self._of(site).sample(site, shape)
 
-    def for_layer(self, layer: str) -> Rules:
-        """Every rule's prior of this layer; equal priors share theirs."""
-        bound = {prior: prior.for_layer(layer) for _, prior in self.rules}
+    def for_layer(self, layer: str, label: str = "") -> Rules:
+        """Every rule's prior of this layer; equal priors share theirs, different ones are told apart by their rule."""
+        several = len({prior for _, prior in self.rules if prior.for_layer(layer) is not prior}) > 1
+        bound: dict[Prior, Prior] = {}
+        for key, prior in self.rules:
+            own = key.removeprefix(f"{layer}.") if several else ""
+            bound.setdefault(prior, prior.for_layer(layer, own))
         return Rules(tuple((key, bound[prior]) for key, prior in self.rules))
 
     def check(self, sites: tuple[Site, ...]) -> None:
@@ -82,11 +87,24 @@ def as_prior(value: Any) -> Prior:
         return value
     if isinstance(value, dist.Distribution):
         return Univariate.of(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Normal(value)
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        return Normal(float(value))
     if isinstance(value, Mapping):
-        return Rules(tuple((str(key), as_prior(rule)) for key, rule in value.items()))
+        return Rules(
+            tuple(sorted(((key, as_prior(rule)) for key, rule in _flat(value).items()), key=lambda rule: rule[0]))
+        )
     raise TypeError(
         "prior must be a models.Normal or another prior, a univariate NumPyro distribution, a scale, or a mapping "
         f"from layers and kinds to those, got {type(value).__name__}"
     )
+
+
+def _flat(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Rules inside rules, {"hidden0": {"weight": ...}}, under one key each."""
+    flat = {}
+    for key, rule in rules.items():
+        if isinstance(rule, Mapping):
+            flat.update({key if part == "default" else f"{key}.{part}": inner for part, inner in _flat(rule).items()})
+        else:
+            flat[str(key)] = rule
+    return flat

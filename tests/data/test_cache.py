@@ -19,13 +19,16 @@ from data import cache, images, text
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves `files`; what is under /truncated/ ends after half of its bytes."""
+    """Serves `files`; what is under /truncated/ ends after half of its bytes, what is under /broken/ is no HTTP."""
 
     def __init__(self, files, *args):
         self.files = files
         super().__init__(*args)
 
     def do_GET(self):
+        if self.path.startswith("/broken"):
+            self.wfile.write(b"garbage\r\n\r\n")
+            return
         contents = self.files.get(self.path.removeprefix("/truncated"))
         if contents is None:
             self.send_error(404)
@@ -164,10 +167,11 @@ def test_imdb_words_are_numbered_by_how_often_they_come_up(server, monkeypatch):
     assert dataset.extras["vocab"].tolist() == ["good", "bad", "film", "a", "it's"]
     assert train.x.dtype == np.int32
     assert train.x.shape == (2, 100)
-    assert train.x[0, -7:].tolist() == [0, 1, 4, 4, 5, 7, 4]  # padding, start, bad bad film it's bad
-    assert (train.x[1] == 3).all()  # the last hundred words are all "good"
-    assert test.x[0, -5:].tolist() == [1, 4, 5, 2, 2]  # "of" and "1999" are not among the training words
-    assert (train.y.tolist(), test.y.tolist()) == ([0, 1], [0, 1])
+    assert sorted(train.y.tolist()) == sorted(test.y.tolist()) == [0, 1]
+    bad, good = train.x[train.y == 0][0], train.x[train.y == 1][0]
+    assert bad[-7:].tolist() == [0, 1, 4, 4, 5, 7, 4]  # padding, start, bad bad film it's bad
+    assert (good == 3).all()  # the last hundred words are all "good"
+    assert test.x[test.y == 0][0, -5:].tolist() == [1, 4, 5, 2, 2]  # "of" and "1999" are not among the training words
 
 
 def test_truncated_download_is_refused_and_leaves_nothing(server, folder, monkeypatch):
@@ -253,10 +257,17 @@ def test_offline_and_not_cached_says_where_to_put_which_file(folder, monkeypatch
     assert "TOUCHSTONE_DATA" in message
 
 
+def test_a_server_that_does_not_speak_http(server, monkeypatch):
+    archive = _serve(server, images.ARCHIVES["mnist"], MNIST_FILES, under="/broken")
+    monkeypatch.setitem(images.ARCHIVES, "mnist", archive)
+    with pytest.raises(FileNotFoundError, match=r"can't be had \(BadStatusLine"):
+        data.load("mnist")
+
+
 def test_missing_on_the_server(server, monkeypatch):
     monkeypatch.setitem(images.ARCHIVES, "mnist", _serve(server, images.ARCHIVES["mnist"], MNIST_FILES))
     server[0].clear()
-    with pytest.raises(FileNotFoundError, match=r"can't be had \(HTTP Error 404"):
+    with pytest.raises(FileNotFoundError, match=r"can't be had \(<HTTPError 404"):
         data.load("mnist")
 
 
@@ -264,12 +275,59 @@ def test_sets_without_a_checksum_come_from_the_cache_alone(folder):
     with pytest.raises(FileNotFoundError, match=r"'energy' is not in the cache, and not downloaded, because no public"):
         data.load("energy")
     folder.mkdir()
-    np.savez(folder / "energy.npz", x=np.arange(40.0).reshape(20, 2), y=np.arange(20.0), tau_grid=np.array([0.5]))
+    np.savez(folder / "energy.npz", x=np.arange(40.0).reshape(20, 2), y=np.arange(20.0))
+    with pytest.raises(ValueError, match=r"must have x of shape \(768, 8\).*got \(20, 2\) and \(20,\)"):
+        data.load("energy")
+    rows = np.random.default_rng(0).normal(size=(768, 9))
+    np.savez(folder / "energy.npz", x=rows[:, :8], y=rows[:, 8], tau_grid=np.array([0.5]))
     dataset = data.load("energy")
     assert dataset.extras["tau_grid"].tolist() == [0.5]
-    assert [len(part) for part in dataset.split(index=19)] == [18, 2]
+    assert [len(part) for part in dataset.split(index=19)] == [691, 77]
+    with pytest.raises(ValueError, match=r"leave test out"):
+        dataset.split(index=1, test=0.5)
+    with pytest.raises(TypeError, match="index"):
+        dataset.split(index=1.0)
     with pytest.raises(ValueError, match=r"index must be 0 to 19 for 'energy', got 20"):
         dataset.split(index=20)
+
+
+def test_every_flipped_byte_is_found_or_harmless(folder):
+    folder.mkdir()
+    rows = np.round(np.random.default_rng(0).normal(size=(308, 7)), 1)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, x=rows[:, :6], y=rows[:, 6])
+    whole = buffer.getvalue()
+    for place in range(0, len(whole), 41):
+        spoiled = bytearray(whole)
+        spoiled[place] ^= 0xFF
+        (folder / "yacht.npz").write_bytes(spoiled)
+        try:
+            values, message = data.load("yacht").x, ""
+        except ValueError as error:
+            values, message = None, str(error)
+        if message:
+            assert "yacht" in message
+        else:  # a byte that holds no data, such as a date
+            np.testing.assert_array_equal(values, rows[:, :6])
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("x_train", np.zeros((6, 784), np.uint8)),
+        ("y_train", np.zeros(5, np.uint8)),
+        ("y_train", np.full(6, 77, np.uint8)),
+        ("y_train", np.full(6, 1.5)),
+        ("y_test", np.eye(4, dtype=np.uint8)),
+    ],
+)
+def test_cached_images_with_other_contents_are_refused(folder, part, value):
+    folder.mkdir()
+    arrays = {"x_train": X_TRAIN.astype(np.uint8), "y_train": np.zeros(6, np.uint8),
+              "x_test": X_TEST.astype(np.uint8), "y_test": np.zeros(4, np.uint8)}  # fmt: skip
+    np.savez(folder / "mnist.npz", **{**arrays, part: value})
+    with pytest.raises(ValueError, match=rf"'mnist': {part} must be"):
+        data.load("mnist")
 
 
 @pytest.mark.parametrize(

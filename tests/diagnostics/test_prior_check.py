@@ -21,15 +21,15 @@ def test_linear_model_has_its_variance_in_closed_form():
     np.testing.assert_allclose(check.functions[..., 0].var(axis=0), variance, rtol=5 * np.sqrt(2 / 20_000))
     np.testing.assert_allclose(check.targets.var(axis=0), variance + 0.25, rtol=5 * np.sqrt(2 / 20_000))
     np.testing.assert_allclose(check.envelope[2, :, 0], 1.645 * np.sqrt(variance), rtol=0.05)
-    assert check.numbers["function_sd"] == pytest.approx(np.median(np.sqrt(variance)), rel=0.05)
-    assert "standard deviation" in str(check)
+    assert check.numbers["function_spread"] == pytest.approx(np.median(np.sqrt(variance)), rel=0.05)
+    assert "spreads by" in str(check)
 
 
 def test_a_wider_prior_has_larger_and_wilder_functions():
     narrow, wide = (
         diagnostics.prior_check(models.mlp((50,), "relu", models.Normal(s, fan_in=True)), X) for s in (0.5, 3.0)
     )
-    assert wide.numbers["function_sd"] > 5 * narrow.numbers["function_sd"]
+    assert wide.numbers["function_spread"] > 5 * narrow.numbers["function_spread"]
     assert wide.numbers["wiggle"] > narrow.numbers["wiggle"]
     assert wide.numbers["reach"] > narrow.numbers["reach"]
 
@@ -73,6 +73,33 @@ def test_figure(model, x, title):
 def test_other_priors(prior):
     check = diagnostics.prior_check(models.mlp((5,), prior=prior), X, draws=100)
     assert np.isfinite(check.functions).all()
+
+
+def test_pairs_constant_targets_and_several_outputs():
+    model = models.linear(likelihood=models.Gaussian(scale=0.5))
+    assert "ratio" not in diagnostics.prior_check(model, (X, np.ones(9))).numbers
+    two = models.linear(likelihood=models.Gaussian(scale=0.5, outputs=2))
+    y = np.column_stack([X[:, 0], 1000 + X[:, 0]])
+    ratio = diagnostics.prior_check(two, X, y).numbers["ratio"]
+    assert 0.5 < ratio < 3  # per output: the columns are far apart, and each is narrow
+    two_figure = diagnostics.prior_check(two, np.zeros((4, 3)), draws=50).figure()
+    assert two_figure.axes[0].get_legend_handles_labels()[1] == ["y", "f(x)"]
+
+
+def test_heavy_tails_have_a_spread_where_they_have_no_variance():
+    spreads = [
+        diagnostics.prior_check(models.linear(likelihood=models.StudentTNoise(df=1.0, scale=1.0)), X, seed=s).numbers
+        for s in range(3)
+    ]
+    values = [numbers["target_spread"] for numbers in spreads]
+    assert max(values) < 1.3 * min(values)
+    with pytest.raises(ValueError, match="overflow float32"):
+        diagnostics.prior_check(models.mlp((20, 20, 20), prior=dist.StudentT(0.1)), X)
+
+
+def test_many_rows_are_thinned():
+    check = diagnostics.prior_check(models.linear(), np.linspace(0, 1, 5000).reshape(-1, 1), draws=3)
+    assert check.functions.shape == (3, 2000, 1)
 
 
 def test_same_seed_same_functions():

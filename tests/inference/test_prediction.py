@@ -81,6 +81,19 @@ def test_rescaled_prediction_is_that_of_the_rescaled_targets(options):
     assert restored.rescaled(location, scale) is restored  # never twice
 
 
+def test_a_prediction_is_restored_by_its_own_kind_of_data_only():
+    import data
+
+    one, two = _regression(), _regression(outputs=3)
+    with pytest.raises(ValueError, match=r"of 1 outputs needs scales of shape \(\), got \(2,\)"):
+        one.rescaled(np.zeros(2), np.ones(2))
+    with pytest.raises(ValueError, match=r"of 3 outputs needs scales of shape \(3,\), got \(\)"):
+        two.rescaled(np.zeros(()), np.ones(()))
+    _, labels = data.load("moons").split()
+    with pytest.raises(ValueError, match=r"'moons, test' has labels"):
+        labels.restore(one)
+
+
 @pytest.mark.parametrize("likelihood", [models.Categorical(4), models.Bernoulli()])
 def test_classification(likelihood):
     prediction = Prediction.of(likelihood, 3 * _outputs(likelihood.heads), {})

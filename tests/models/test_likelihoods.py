@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import scipy.stats
 from numpyro import handlers
@@ -11,7 +13,7 @@ from numpyro.infer.util import log_likelihood
 import diagnostics
 import inference
 import models
-from diagnostics.scoring import crps_by_quadrature, crps_of_mixture
+from diagnostics.scoring import crps_of_mixture, crps_of_student_mixture
 from inference.prediction import Prediction
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
@@ -25,7 +27,7 @@ CASES = {
     "student, two": (models.StudentTNoise(df=5.0, outputs=2, scale=0.4), False),
     "categorical": (models.Categorical(3), True),
     "bernoulli": (models.Bernoulli(), True),
-    "noisy logits": (models.NoisyLogits(3, nodes=16), True),
+    "noisy logits": (models.NoisyLogits(3, nodes=4), True),
 }
 
 
@@ -75,7 +77,9 @@ def test_heteroscedastic_outputs_are_mean_and_scale():
         model(X)
     heads = trace["output"]["value"]
     np.testing.assert_allclose(trace["y"]["fn"].loc, heads[:, 0])
-    np.testing.assert_allclose(trace["y"]["fn"].scale, np.exp(0.5 * heads[:, 1]), rtol=1e-6)
+    np.testing.assert_allclose(trace["y"]["fn"].scale, np.exp(10 * np.tanh(heads[:, 1] / 20)), rtol=1e-5)
+    small = np.array([[0.0, -1.0], [0.0, 2.0]], np.float32)
+    np.testing.assert_allclose(models.HeteroscedasticGaussian().link(small)[:, 1], np.exp([-0.5, 1.0]), rtol=5e-3)
 
 
 def test_heteroscedastic_is_safe_at_extreme_log_variances():
@@ -87,6 +91,14 @@ def test_heteroscedastic_is_safe_at_extreme_log_variances():
     with handlers.trace() as trace:
         likelihood.observe(outputs, np.zeros(3, np.float32))
     assert np.isfinite(trace["y"]["fn"].log_prob(np.zeros(3, np.float32))).all()
+
+
+def test_an_overconfident_head_has_a_gradient_that_leads_back():
+    def log_density(log_variance):
+        outputs = models.HeteroscedasticGaussian().link(jax.numpy.stack([jax.numpy.zeros(()), log_variance])[None])
+        return dist.Normal(outputs[:, 0], outputs[:, 1]).log_prob(1.0)[0]
+
+    assert jax.grad(log_density)(jax.numpy.float32(-25.0)) > 1.0
 
 
 def test_heteroscedastic_learns_where_the_noise_is():
@@ -132,23 +144,51 @@ def test_student_noise_above_two_degrees():
     np.testing.assert_allclose(prediction.aleatoric, 0.25 * 5 / 3)
 
 
-@pytest.mark.parametrize("df", [1.0, 2.5, 1e6])
-def test_crps_by_quadrature(df):
-    generator = np.random.default_rng(0)
-    outputs = generator.normal(size=(1, 4, 3, 1)).astype(np.float32)
-    y = generator.normal(size=3)
-    prediction = Prediction.of(models.StudentTNoise(df=df, scale=0.7), outputs, {})
-    if df == 1e6:  # as good as normal, where there is a closed form
-        means = outputs.reshape(4, 3).astype(float)
-        np.testing.assert_allclose(
-            crps_by_quadrature(prediction, y), crps_of_mixture(means, 0.7 + 0 * means, y), rtol=1e-3
+def test_crps_of_one_student_is_the_integral_of_the_squared_cdf_error():
+    for df, y in ((1.5, 0.3), (2.5, -1.0), (4.0, 15.0), (4.0, 100.0)):
+        grid = np.concatenate(
+            [-np.geomspace(1e6, 200, 40_000), np.linspace(-200, 200, 400_001), np.geomspace(200, 1e6, 40_000)]
         )
-        return
-    grid = np.concatenate([-np.geomspace(1e5, 20, 20_000), np.linspace(-20, 20, 80_001), np.geomspace(20, 1e5, 20_000)])
-    for j in range(3):
-        cdf = scipy.stats.t(df, outputs[0, :, j, 0], 0.7).cdf(grid[:, None]).mean(axis=1)
-        expected = np.trapezoid((cdf - (grid >= y[j])) ** 2, grid)
-        assert crps_by_quadrature(prediction, y)[j] == pytest.approx(expected, rel=2e-3)
+        cdf = scipy.stats.t(df, 0.2, 0.7).cdf(grid)
+        expected = np.trapezoid((cdf - (grid >= y)) ** 2, grid)
+        got = crps_of_student_mixture(df, np.full((1, 1), 0.2), np.full((1, 1), 0.7), np.array([y]))
+        assert got[0] == pytest.approx(expected, rel=2e-3)
+
+
+def test_crps_of_a_student_mixture_that_is_as_good_as_normal():
+    generator = np.random.default_rng(0)
+    location = np.concatenate([generator.normal(size=(40, 4)), 10 + generator.normal(size=(40, 4))])
+    scale = generator.uniform(0.01, 1.0, (80, 4))
+    y = np.array([0.0, 5.0, 33.0, 1000.0])
+    expected = crps_of_mixture(location, scale, y)
+    np.testing.assert_allclose(crps_of_student_mixture(1e7, location, scale, y), expected, rtol=5e-4)
+
+
+def test_crps_of_a_cauchy_is_not_made_up():
+    assert np.isnan(crps_of_student_mixture(1.0, np.zeros((2, 1)), np.ones((2, 1)), np.zeros(1))).all()
+
+
+@pytest.mark.parametrize("df", [None, 0.7, 3.0])
+def test_conditionals_are_those_of_scipy(df):
+    from models.conditionals import NormalConditional, StudentConditional
+
+    location, scale, y = np.random.default_rng(0).normal(size=(3, 50))
+    scale = np.exp(scale)
+    ours = NormalConditional(location, scale) if df is None else StudentConditional(df, location, scale)
+    theirs = scipy.stats.norm(location, scale) if df is None else scipy.stats.t(df, location, scale)
+    np.testing.assert_allclose(ours.logpdf(y), theirs.logpdf(y))
+    np.testing.assert_allclose(ours.cdf(y), theirs.cdf(y))
+    np.testing.assert_allclose(ours.ppf(0.03), theirs.ppf(0.03))
+    if df != 0.7:
+        np.testing.assert_allclose(ours.var(), theirs.var())
+    draws = np.concatenate([ours.cdf(ours.rvs(np.random.default_rng(seed))) for seed in range(400)])
+    assert scipy.stats.kstest(draws, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("classes", "sigma"), [(2, 50.0), (3, 5.0), (10, 5.0)])
+def test_noise_alone_favours_no_class(classes, sigma):
+    outputs = np.concatenate([np.zeros(classes), np.full(classes, sigma)]).reshape(1, 1, 1, -1)
+    np.testing.assert_allclose(models.NoisyLogits(classes).probabilities(outputs), 1 / classes, rtol=1e-9)
 
 
 def test_noisy_logits_without_noise_are_plain_logits():
@@ -159,12 +199,12 @@ def test_noisy_logits_without_noise_are_plain_logits():
 
 
 def test_noisy_logits_are_the_expected_softmax():
-    likelihood = models.NoisyLogits(3, nodes=1024)
+    likelihood = models.NoisyLogits(3, nodes=256)
     outputs = np.array([1.0, 0.0, -1.0, 2.0, 0.5, 1.0]).reshape(1, 1, 1, 6)
     noise = np.random.default_rng(0).normal(size=(400_000, 3))
     logits = outputs.ravel()[:3] + outputs.ravel()[3:] * noise
     softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    error = 5 * softmax.std(axis=0) / np.sqrt(len(noise)) + 0.005  # and what 1,024 quasi-random points leave
+    error = 5 * softmax.std(axis=0) / np.sqrt(len(noise)) + 0.005  # and what 1,536 points leave
     assert (np.abs(likelihood.probabilities(outputs).ravel() - softmax.mean(axis=0)) < error).all()
 
 

@@ -119,6 +119,29 @@ def test_hierarchical_rules_by_kind_share_one_scale():
     assert "hidden0.bias.standard" not in trace
 
 
+def test_different_hierarchical_rules_in_one_layer():
+    prior = {"weight": models.Hierarchical(fan_in=True), "bias": models.Hierarchical(dist.HalfCauchy(1.0))}
+    model = models.mlp((4,), prior=prior)
+    trace = handlers.trace(handlers.seed(model, 0)).get_trace(X)
+    assert {name for name in trace if name.endswith("scale")} == {
+        "hidden0.weight.scale", "hidden0.bias.scale", "output.weight.scale", "output.bias.scale"
+    }  # fmt: skip
+    assert inference.run(model, X, X[:, 0], method="map", steps=5, progress=False).shape == (1, 1)
+
+
+def test_rules_do_not_depend_on_their_order_and_may_be_nested():
+    one = models.mlp(prior={"weight": 1.0, "bias": np.float32(2.0)})
+    assert one == models.mlp(prior={"bias": 2.0, "weight": 1.0})
+    nested = models.mlp((4,), prior={"hidden0": {"weight": 1.0, "bias": 2.0}, "default": 3.0})
+    assert nested == models.mlp((4,), prior={"hidden0.weight": 1.0, "hidden0.bias": 2.0, "default": 3.0})
+    nested.validate(X)
+
+
+def test_hierarchical_scale_without_a_second_moment():
+    for prior in (dist.InverseGamma(1.0, 1.0), dist.HalfCauchy(2.0)):
+        assert 0.5 < models.Hierarchical(prior).scale_of(SITE) < 5
+
+
 def test_hierarchical_marginal_scale():
     prior = models.Hierarchical(dist.HalfNormal(2.0), fan_in=True)
     assert prior.scale_of(Site("hidden0", "weight", 4)) == pytest.approx(1.0, rel=1e-5)  # E s^2 = 4, divided by 4
