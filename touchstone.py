@@ -48,7 +48,7 @@ def run(
     with _plain_errors():
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)  # before the run, not after it
-        train, test = data.load(name).split(seed=split)
+        train, test = (part.flat() for part in data.load(name).split(seed=split))
         layers = _layers(hidden)
         model = models.mlp(layers, activation, models.Normal(prior_scale, fan_in=fan_in), _likelihood(train.classes))
         options = dict(_assignment(text) for text in option or [])
@@ -69,7 +69,7 @@ def report(
 ) -> None:
     """Write a report about one saved posterior, or about several side by side."""
     with _plain_errors():
-        test = data.load(name).split(seed=split)[1] if name else None
+        test = data.load(name).split(seed=split)[1].flat() if name else None
         names = [file.stem for file in files]
         if len(set(names)) < len(names):  # files of one name in several folders
             names = [str(file.with_suffix("")) for file in files]

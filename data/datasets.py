@@ -8,7 +8,7 @@ prediction in standardised units into one in the data's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -95,6 +95,10 @@ class Split:
         if self.classes is not None:
             return self.y
         return self.y.astype(np.float64) * self.scaler.y_scale + self.scaler.y_location
+
+    def flat(self) -> Split:
+        """The same with each row's inputs in one line, as `models.mlp` takes images."""
+        return replace(self, x=self.x.reshape(len(self), -1))
 
     def restore(self, prediction: _Prediction) -> _Prediction:
         """The same prediction in the data's own units.

@@ -103,6 +103,13 @@ def test_several_targets_are_standardised_one_by_one():
     np.testing.assert_allclose(train.scaler.y_scale[1] / train.scaler.y_scale[0], 100, rtol=0.5)
 
 
+def test_a_flat_split_has_rows():
+    x = np.arange(5 * 2 * 3.0).reshape(5, 2, 3)
+    train, _ = data.Dataset("images", x, np.arange(5.0)).split()
+    assert train.flat().x.shape == (4, 6)
+    np.testing.assert_array_equal(train.flat().y, train.y)
+
+
 def test_a_split_unpacks():
     train, _ = data.load("gap").split()
     x, y = train
