@@ -40,7 +40,7 @@ class Prediction:
     Attributes:
         outputs: the network's outputs under each draw, (chain, draw, n, outputs).
         likelihood: of the targets given the outputs.
-        noise: the likelihood's own parameter per draw, ready to broadcast; 0 if it has none.
+        noise: the likelihood's own parameter per draw, alike for all inputs and ready to broadcast; 0 if it has none.
         restored: True in the data's own units, False in the units of the `y` that was given to `run`.
     """
 
@@ -139,12 +139,10 @@ class Regression(Prediction):
         """Row block by row block, so that memory is bounded."""
         draws = self.outputs.shape[0] * self.outputs.shape[1]
         size = max(1, _BLOCK // (draws * self.outputs.shape[3]))
-        noise = self.noise if self.noise.ndim < 3 or self.noise.shape[2] == 1 else None
-        blocks = []
-        for first in range(0, len(self), size):
-            rows = slice(first, first + size)
-            part = self.noise[:, :, rows] if noise is None else noise
-            blocks.append(_mixture_quantile(self.likelihood, self.outputs[:, :, rows], part, level))
+        blocks = [
+            _mixture_quantile(self.likelihood, self.outputs[:, :, first : first + size], self.noise, level)
+            for first in range(0, len(self), size)
+        ]
         return np.concatenate(blocks)
 
     def sample(self, seed: int = 0) -> Float[np.ndarray, "chain draw n ..."]:

@@ -66,6 +66,13 @@ def test_interval_holds_its_probability_exactly():
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
+def test_intervals_do_not_depend_on_how_many_rows_are_worked_on_at_once(options, monkeypatch):
+    whole = _regression(**options).interval(0.8)
+    monkeypatch.setattr("inference.prediction._BLOCK", 2 * 10 * 3)  # two rows of three outputs, six of one
+    np.testing.assert_array_equal(_regression(**options).interval(0.8), whole)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
 def test_rescaled_prediction_is_that_of_the_rescaled_targets(options):
     prediction = _regression(**options)
     shape = prediction.mean.shape[1:]
