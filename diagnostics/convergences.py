@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from diagnostics import chains
-from diagnostics.functions import function_draws, weight_draws
-from inference import Posterior
+from inference import Posterior, mixing
 from inference.arviz_import import arviz
+from inference.functions import function_draws, weight_draws
 from models import Network
 
 __all__ = ["Convergence", "Mixing", "convergence"]
@@ -50,11 +49,11 @@ class Mixing:
         """Measure draws, (chain, draw, quantity)."""
         single = draws.shape[0] == 1
         return cls(
-            np.full(draws.shape[2], np.nan) if single else chains.rhat(draws),
-            chains.ess(draws, "bulk"),
-            chains.ess(draws, "tail"),
-            chains.mcse(draws),
-            chains.chainwise_rhat(draws),
+            np.full(draws.shape[2], np.nan) if single else mixing.rhat(draws),
+            mixing.ess(draws, "bulk"),
+            mixing.ess(draws, "tail"),
+            mixing.mcse(draws),
+            mixing.chainwise_rhat(draws),
         )
 
     @property

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diagnostics.convergences import Mixing
-from diagnostics.functions import function_draws
 from diagnostics.prior_predictive import PriorCheck
 from diagnostics.scoring import confidence_bins, in_data_units
 from inference import Posterior
+from inference.functions import function_draws
 from inference.prediction import Classification, Prediction, Regression
 
 if TYPE_CHECKING:

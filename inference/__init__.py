@@ -1,5 +1,7 @@
 """Inference: one call for every method, and one record out of all of them."""
 
+from inference.ensembles import Ensemble
+from inference.hamiltonian import HMC
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
@@ -9,4 +11,17 @@ from inference.running import METHODS, run
 from inference.storage import load
 from inference.variational import SVI
 
-__all__ = ["MAP", "METHODS", "MLE", "NUTS", "SVI", "Method", "Posterior", "Prediction", "load", "run"]
+__all__ = [
+    "HMC",
+    "MAP",
+    "METHODS",
+    "MLE",
+    "NUTS",
+    "SVI",
+    "Ensemble",
+    "Method",
+    "Posterior",
+    "Prediction",
+    "load",
+    "run",
+]

@@ -22,6 +22,8 @@ from models.validation import finite_array
 __all__ = ["Bound", "bind", "explain_start"]
 
 _RESERVED = ("chain", "draw", "step")
+_BLOCK = 512  # rows that stay in a core's cache with the activations of a layer of a hundred units
+_WHOLE = 20_000  # rows up to which all at once is as fast
 
 
 class Bound(NamedTuple):
@@ -40,7 +42,13 @@ class Bound(NamedTuple):
     deterministic: tuple[str, ...]
 
 
-def bind(model: Callable[..., Any], args: tuple[Any, ...], temperature: float, tempering: str) -> Bound:
+def bind(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    temperature: float,
+    tempering: str,
+    chunk_size: int | None = None,
+) -> Bound:
     """Bind a model to its arguments.
 
     Raises:
@@ -59,11 +67,26 @@ def bind(model: Callable[..., Any], args: tuple[Any, ...], temperature: float, t
     arguments, arrays, trace = settle(args, partial(_trace, model))
     _check(trace)
     observed = _observed(model, arguments, arrays, trace)
-    target, data = Target(model, arguments, tempering), Data(arrays, np.float32(temperature))
+    target = Target(model, arguments, tempering, block=_block(model, arrays, chunk_size))
+    data = Data(arrays, np.asarray(temperature, jax.dtypes.canonicalize_dtype(np.float64)))
     if not has_recipe(model):
         target = target.identified(data)
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
     return Bound(target, data, observed, deterministic)
+
+
+def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size: int | None) -> int:
+    """Rows per block of the log-likelihood; 0 for all rows at once."""
+    if not isinstance(model, Network):
+        if chunk_size is not None:
+            raise ValueError(
+                "chunk_size needs a network of models, whose rows are known; for your own NumPyro model leave it out"
+            )
+        return 0
+    rows = len(arrays[0])
+    if chunk_size is None:
+        chunk_size = _BLOCK if rows > _WHOLE else rows
+    return chunk_size if chunk_size < rows else 0
 
 
 def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -3,16 +3,17 @@
 Chains run in worker threads that execute the same compiled single-chain program, so a CPU needs no device count and no
 flag, and a chain's draws don't depend on how many others there are. Each thread runs one piece of a chain at a time;
 how long a piece is follows from how long the last one took, and changes nothing in the draws, because the number of
-iterations is an argument of the program. Everything is traced and compiled in the main thread (NumPyro's handler stack
-is shared by all threads).
+iterations, and how much of the last one, are arguments of the program. Everything is traced and compiled in the main
+thread (NumPyro's handler stack is shared by all threads). On accelerators chains take turns on the devices.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,20 +21,16 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from inference.binding import explain_start
-from inference.methods import Emission, Method
+from inference import programs
+from inference.methods import Method
 from inference.progress import Display
-from inference.target import Data, Target
+from inference.target import Data, Position, Target
 
 __all__ = ["Cost", "Outcome", "drive"]
 
 _PIECE_SECONDS = 0.25  # a piece's aim: short enough to stop and to show progress, long enough to cost nothing
-_PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
-_PIECE_ITERATIONS = 4096
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,15 @@ class Cost:
         """Compiling and running."""
         return self.compile_seconds + self.run_seconds
 
+    def __add__(self, other: Cost) -> Cost:
+        """Of two stages, one after the other."""
+        return Cost(
+            self.compile_seconds + other.compile_seconds,
+            self.run_seconds + other.run_seconds,
+            self.gradients + other.gradients,
+            max(self.peak_memory, other.peak_memory),
+        )
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -67,62 +73,47 @@ class Outcome:
         draws: each site's values, (chain, draw, ...).
         statistics: each scalar of the draws, (chain, draw).
         curves: each scalar of the iterations of a method that optimises, (chain, step).
+        states: each chain's last state.
         cost: what it took.
-        partial: the run was stopped before its end.
+        ended: why it ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
     """
 
     draws: dict[str, np.ndarray]
     statistics: dict[str, np.ndarray]
     curves: dict[str, np.ndarray]
+    states: list[Any]
     cost: Cost
-    partial: bool
+    ended: str
 
 
 @dataclass
 class _Chain:
     """What the host knows of one chain while it runs."""
 
+    device: Any
     last_key: jax.Array
     state: Any
     done: int = 0
-    piece: int = 1
+    work: int = 1
     gradients: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
     draws: list[dict[str, np.ndarray]] = field(default_factory=list)
     info: list[dict[str, np.ndarray]] = field(default_factory=list)
 
 
-@partial(jax.jit, static_argnames=("method", "target"))
-def _begin(method: Method, target: Target, data: Data, key: jax.Array) -> tuple[Any, jax.Array, Any, jax.Array]:
-    """A chain's first state, whether its start has a finite density, the start, and the key for its conclusion."""
-    start_key, method_key, last_key = jax.random.split(key, 3)
-    position, found = target.start(start_key, data)
-    return method.init(target, data, position, method_key), found, position, last_key
-
-
-@partial(jax.jit, static_argnames=("method", "target", "capacity"))
-def _advance(
-    method: Method, target: Target, capacity: int, data: Data, state: Any, count: jax.Array
-) -> tuple[Any, Emission]:
-    """`count` iterations, at most `capacity`; what they emit fills the first `count` places of the buffers."""
-    _, emission = jax.eval_shape(partial(method.step, target), data, state)
-    buffers = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), emission)
-
-    def body(i: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        state, buffers = carry
-        state, emission = method.step(target, data, state)
-        return state, jax.tree.map(lambda buffer, leaf: buffer.at[i].set(leaf), buffers, emission)
-
-    return lax.fori_loop(0, count, body, (state, buffers))
-
-
-@partial(jax.jit, static_argnames=("method", "target"))
-def _conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
-    return method.conclude(target, data, state, key)
-
-
 def drive(
-    method: Method, target: Target, data: Data, key: jax.Array, progress: bool, tracing: AbstractContextManager[Any]
+    method: Method,
+    target: Target,
+    data: Data,
+    key: jax.Array,
+    *,
+    starts: list[Position],
+    settings: Any,
+    title: str,
+    progress: bool,
+    tracing: AbstractContextManager[Any],
+    milestones: Iterable[int] = (),
+    enough: Callable[[dict[str, np.ndarray]], bool] | None = None,
 ) -> Outcome:
     """Run a method to its end, or to Ctrl-C, and gather what it drew.
 
@@ -131,51 +122,70 @@ def drive(
         target: what to run it on.
         data: of the target.
         key: each chain folds its number in.
+        starts: each chain's start.
+        settings: what all chains share.
+        title: what to call it.
         progress: show it.
         tracing: held while programs are traced, so that runs in several threads of a user's don't meet there.
+        milestones: numbers of draws at which to ask whether there are enough.
+        enough: asked then, with the draws so far.
 
     Raises:
-        ValueError: if no initial point has a finite density.
         KeyboardInterrupt: if it is stopped before there is anything to return, or a second time.
     """
     began = time.perf_counter()
-    with Display(method.name, method.chains, method.iterations, enabled=progress) as display:
+    wide = method.precision == "float64"
+    with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
         program = method.program()
-        data = jax.device_put(data)
+        on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}
         with tracing:
-            chains = [_first(program, target, data, jax.random.fold_in(key, i)) for i in range(method.chains)]
-            capacity = _capacity(program, target, data, chains[0].state)
-            advance = partial(_advance, program, target, capacity, data)
-            jax.block_until_ready(advance(chains[0].state, 0))  # compiles, and runs nothing
+            chains = []
+            for i, (device, start) in enumerate(zip(itertools.cycle(on_device), starts, strict=False)):
+                start = jax.device_put(start, device)
+                state, last_key = programs.begin(
+                    program, target, on_device[device], start, jax.random.fold_in(key, i), settings
+                )
+                chains.append(_Chain(device, last_key, state))
+            capacity = programs.capacity(program, target, data, chains[0].state)
+            zero = np.int32(0)
+            for chain in chains[: len(on_device)]:
+                first = programs.advance(program, target, capacity, on_device[chain.device], chain.state, zero, zero)
+                jax.block_until_ready(first)  # compiled, and nothing run
         compiled = time.perf_counter()
-        partial_run = _run_chains(method, chains, partial(_piece, method, data, advance, capacity), display)
-    with tracing:
-        draws, statistics, curves = _gather(method, target, data, chains)
+
+        def piece(goal: int, chain: _Chain) -> str:
+            with jax.enable_x64(wide):  # a thread has its own
+                advance = partial(programs.advance, program, target, capacity, on_device[chain.device])
+                return _piece(method, data, advance, min(capacity, goal - chain.done), chain)
+
+        ended = "draws"
+        goals = [method.kept[draws - 1] + 1 for draws in milestones if draws < len(method.kept)]
+        for goal in (*goals, method.iterations):
+            if _run_chains(goal, chains, partial(piece, goal), display):
+                ended = "interrupted"
+                break
+            if goal < method.iterations and enough is not None and enough(_drawn(chains)):
+                ended = "until"
+                break
+        with tracing:
+            draws, statistics, curves = _gather(method, target, data, chains)
     cost = Cost(
         compile_seconds=compiled - began,
         run_seconds=time.perf_counter() - compiled,
         gradients=round(sum(chain.gradients for chain in chains)),
         peak_memory=_peak_memory(),
     )
-    return Outcome(draws, statistics, curves, cost, partial_run)
+    return Outcome(draws, statistics, curves, [chain.state for chain in chains], cost, ended)
 
 
-def _first(program: Method, target: Target, data: Data, key: jax.Array) -> _Chain:
-    state, found, position, last_key = _begin(program, target, data, key)
-    if not found:
-        raise explain_start(target, data, position)
-    return _Chain(last_key, state)
+def _devices(chains: int) -> list[Any]:
+    """Where chains run: on a CPU one device serves all threads, elsewhere chains are dealt out to the devices."""
+    devices = jax.local_devices()
+    return devices[:1] if devices[0].platform == "cpu" else devices[:chains]
 
 
-def _capacity(program: Method, target: Target, data: Data, state: Any) -> int:
-    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are asked."""
-    _, emission = jax.eval_shape(partial(program.step, target), data, state)
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
-    return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))
-
-
-def _run_chains(method: Method, chains: list[_Chain], piece: Callable[[_Chain], str], display: Display) -> bool:
-    """Run all chains in worker threads; True if they were stopped before the end.
+def _run_chains(goal: int, chains: list[_Chain], piece: Callable[[_Chain], str], display: Display) -> bool:
+    """Run all chains to so many iterations in worker threads; True if they were stopped before that.
 
     The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once.
     """
@@ -190,7 +200,7 @@ def _run_chains(method: Method, chains: list[_Chain], piece: Callable[[_Chain], 
                 for future in finished:
                     i = running.pop(future)
                     display.update(i, chains[i].done, future.result())
-                    if chains[i].done < method.iterations and not stopped:
+                    if chains[i].done < goal and not stopped:
                         running[pool.submit(piece, chains[i])] = i
             except KeyboardInterrupt:
                 if stopped:
@@ -200,15 +210,15 @@ def _run_chains(method: Method, chains: list[_Chain], piece: Callable[[_Chain], 
                 running = {future: i for future, i in running.items() if not future.cancel()}
     finally:
         pool.shutdown(wait=not running, cancel_futures=True)
-    return stopped and any(chain.done < method.iterations for chain in chains)
+    return stopped and any(chain.done < goal for chain in chains)
 
 
-def _piece(method: Method, data: Data, advance: Callable[..., Any], capacity: int, chain: _Chain) -> str:
+def _piece(method: Method, data: Data, advance: Callable[..., Any], most: int, chain: _Chain) -> str:
     """Run one piece of a chain, in a worker thread; keep what the method keeps, and say how it goes."""
     began = time.perf_counter()
-    count = int(min(chain.piece, capacity, method.iterations - chain.done))
-    state, emission = advance(chain.state, count)
-    draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], jax.block_until_ready(emission))
+    done, worked, state, emission = jax.block_until_ready(advance(chain.state, np.int32(most), np.int32(chain.work)))
+    count = int(done)
+    draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
     method.watch(info, chain.done + count)
     iterations = np.arange(chain.done, chain.done + count)
     keep = np.isin(iterations, np.asarray(method.kept)) if method.kept else np.ones(count, bool)
@@ -220,8 +230,10 @@ def _piece(method: Method, data: Data, advance: Callable[..., Any], capacity: in
     chain.sums["count"] = chain.sums.get("count", 0.0) + int(keep.sum())
     chain.gradients += method.gradients(info, data)
     chain.state, chain.done = state, chain.done + count
-    chain.piece = max(1, int(count * _PIECE_SECONDS / max(time.perf_counter() - began, 1e-6)))
-    return method.status(kept, chain.sums) if chain.sums["count"] else "warming up"
+    pace = int(worked) / max(time.perf_counter() - began, 1e-6)
+    chain.work = int(np.clip(pace * _PIECE_SECONDS, 1, 2**30))
+    status = method.status(kept, chain.sums) if chain.sums["count"] else "warming up"
+    return ", ".join(words for words in (status, method.under_way(state)) if words)
 
 
 def _gather(
@@ -230,12 +242,16 @@ def _gather(
     """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest."""
     info = _stacked([_joined(chain.info) for chain in chains])
     if method.kept:
-        draws = _stacked([_joined(chain.draws) for chain in chains])
+        draws = _drawn(chains)
         if not next(iter(info.values())).shape[1]:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         return draws, info, {}
-    ends = [jax.device_get(_conclude(method, target, data, chain.state, chain.last_key)) for chain in chains]
+    ends = [jax.device_get(programs.conclude(method, target, data, chain.state, chain.last_key)) for chain in chains]
     return _stacked([draws for draws, _ in ends]), _stacked([statistics for _, statistics in ends]), info
+
+
+def _drawn(chains: list[_Chain]) -> dict[str, np.ndarray]:
+    return _stacked([_joined(chain.draws) for chain in chains])
 
 
 def _joined(pieces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -1,23 +1,47 @@
 """What a method is: a frozen record of options with an `init` and a `step`, which the one driver runs.
 
 A method's state is made of arrays only, and `step` is pure, so the driver can compile it, run it in any number of
-pieces, show its progress, stop it and, from the state alone, go on with it.
+pieces, show its progress, stop it and, from the state alone, go on with it. A run has up to three stages, each driven
+alike: the chains' starts may come from an ensemble, a `pilot` may find settings that all chains share, then the chains
+run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 
 from inference.target import Data, Position, Target
+from models.validation import one_of, plain_numbers, positive_integer, positive_number
 
-__all__ = ["Draws", "Emission", "Method", "Sampler"]
+__all__ = ["ENERGY_NOISE", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
+
+PRECISIONS = ("float32", "float64")
+ENERGY_NOISE = 0.05  # nats of rounding in an energy that acceptance can bear
+STARTS = ("ensemble", "map", "random", "prior")
 
 Draws = dict[str, jax.Array]
 Emission = tuple[Draws, dict[str, jax.Array]]
+
+
+class Step(NamedTuple):
+    """What `Method.step` gives back.
+
+    Attributes:
+        state: the next state.
+        emission: the sites' values and scalars for diagnostics; they count where the iteration is complete.
+        complete: whether an iteration is complete; one that is not goes on with the next step.
+        work: what the step took, in units of which an iteration may take many.
+    """
+
+    state: Any
+    emission: Emission
+    complete: Any = True
+    work: Any = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +51,22 @@ class Method:
     Attributes:
         name: what `inference.run(method=...)` calls it.
         kind: what its draws are: "chains" of a Markov chain, independent draws from a "guide", or a "point".
+        precision: "float32" or "float64", of the whole computation; nothing else in the user's program changes.
+        chunk_size: sum the log-likelihood and its gradient over blocks of this many rows, which bounds the memory; None
+            takes 512 from 20,001 rows on, where it is faster too, and all rows at once below. For networks.
     """
 
     name: ClassVar[str]
     kind: ClassVar[str]
+
+    precision: str = "float32"
+    chunk_size: int | None = None
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        one_of(f"{self.name}: precision", self.precision, PRECISIONS)
+        if self.chunk_size is not None:
+            positive_integer(f"{self.name}: chunk_size", self.chunk_size)
 
     @property
     def chains(self) -> int:
@@ -39,13 +75,18 @@ class Method:
 
     @property
     def iterations(self) -> int:
-        """How many times the driver calls `step`, per chain."""
+        """How many iterations a chain has."""
         raise NotImplementedError(f"{type(self).__name__} must say how long it runs")
 
     @property
     def kept(self) -> range:
         """The iterations whose draws are kept; empty if the draws are made by `conclude`."""
         return range(0)
+
+    @property
+    def start(self) -> str | None:
+        """Where chains start, one of `STARTS`; None chooses by the model."""
+        return "random"
 
     def program(self) -> Method:
         """This method with every option that does not shape its compiled `step` set to one value."""
@@ -58,12 +99,28 @@ class Method:
         """What a user should know about this method under these temperings."""
         return ()
 
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
+    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """What a user should know when the run is over, by the scalars of its draws."""
+        return ()
+
+    def settings(self, target: Target, data: Data) -> Any:
+        """Arrays that follow from model and data, computed once on the host and given to `init`."""
+        return None
+
+    def pilot(self) -> Method | None:
+        """A method of one chain with the same program, run first from the start of chain 0; None does without."""
+        return None
+
+    def tuned(self, settings: Any, state: Any) -> Any:
+        """The settings of all chains, from those of the pilot and its last state."""
+        return settings
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
         """The state before the first step."""
         raise NotImplementedError(f"{type(self).__name__} must have an init")
 
-    def step(self, target: Target, data: Data, state: Any) -> tuple[Any, Emission]:
-        """One iteration: the next state, the sites' values to keep, and scalars for diagnostics."""
+    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
+        """One iteration, or as much of it as `limit` units of work allow."""
         raise NotImplementedError(f"{type(self).__name__} must have a step")
 
     def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
@@ -81,6 +138,10 @@ class Method:
         """How it goes, in a few words for the progress bar: by the last piece's scalars and the sums of all so far."""
         return ""
 
+    def under_way(self, state: Any) -> str:
+        """Where an iteration stands that takes more than one piece, in a few words."""
+        return ""
+
     def options(self) -> dict[str, Any]:
         """The options by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
@@ -90,13 +151,38 @@ class Method:
 class Sampler(Method):
     """Base of Markov chain methods: warm-up iterations, then draws, every `thin`-th of them kept.
 
-    Subclasses have the fields `chains`, `draws`, `warmup` and `thin`.
+    Attributes:
+        chains: how many chains.
+        draws: kept draws per chain; with `until`, at most so many.
+        warmup: iterations per chain that are thrown away.
+        thin: iterations per kept draw.
+        start: where chains start. "ensemble": each at its own member of a short deep ensemble; "map": all at one MAP
+            point; "random": at random near 0; "prior": at a draw from the prior. None is "ensemble" for a network
+            and "random" for any other model.
+        until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
+            functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
+            {"ess": 400, "rhat": 1.01}, or one of the two. Looked at after 100 draws per chain, and after 200, 400
+            and so on, not more often, so that luck has few chances.
     """
 
     kind: ClassVar[str] = "chains"
-    draws: int
-    warmup: int
-    thin: int
+
+    chains: int = 4
+    draws: int = 500
+    warmup: int = 500
+    thin: int = 1
+    start: str | None = None
+    until: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for count in ("chains", "draws", "thin"):
+            positive_integer(f"{self.name}: {count}", getattr(self, count))
+        positive_integer(f"{self.name}: warmup", self.warmup, least=0)
+        if self.start is not None:
+            one_of(f"{self.name}: start", self.start, STARTS)
+        if self.until is not None:
+            object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
 
     @property
     def iterations(self) -> int:
@@ -112,3 +198,20 @@ class Sampler(Method):
         """Mean acceptance and the number of divergences."""
         words = f"acceptance {sums['acceptance_rate'] / sums['count']:.2f}"
         return words + (f", {sums['diverging']:.0f} divergent" if sums["diverging"] else "")
+
+
+def _conditions(name: str, until: Any) -> tuple[tuple[str, float], ...]:
+    """The conditions as pairs, which can be hashed; from a mapping, or from such pairs."""
+    try:
+        pairs = until.items() if isinstance(until, Mapping) else [(word, number) for word, number in until]
+    except (TypeError, ValueError) as error:
+        raise TypeError(f'{name} must be a mapping such as {{"ess": 400, "rhat": 1.01}}, got {until!r}') from error
+    conditions = dict(pairs)
+    if not conditions:
+        raise ValueError(f'{name} must name "ess", "rhat" or both; None makes all draws')
+    for word, number in conditions.items():
+        one_of(f"{name}: a condition", word, ("ess", "rhat"))
+        positive_number(f"{name}: {word}", number)
+    if conditions.get("rhat", 2.0) <= 1:
+        raise ValueError(f"{name}: rhat must be above 1, got {conditions['rhat']!r}; R-hat falls towards 1")
+    return tuple(sorted((word, float(number)) for word, number in conditions.items()))

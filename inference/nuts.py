@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpyro.infer.hmc import HMCState, hmc
 from numpyro.infer.util import ParamInfo
 
-from inference.methods import Emission, Sampler
+from inference.methods import ENERGY_NOISE, Sampler, Step
 from inference.target import Data, Position, Target
-from models.validation import plain_numbers, positive_integer, positive_number
+from models.validation import positive_integer, positive_number
 
 __all__ = ["NUTS"]
 
@@ -28,13 +29,9 @@ __all__ = ["NUTS"]
 class NUTS(Sampler):
     """The no-U-turn sampler.
 
-    Defaults: 4 chains of 500 draws after 500 warm-up iterations.
+    Defaults: 4 chains of 500 draws after 500 warm-up iterations, which adapt step size and mass of each chain.
 
     Attributes:
-        chains: how many chains.
-        draws: kept draws per chain.
-        warmup: iterations per chain that adapt step size and mass and are thrown away.
-        thin: iterations per kept draw.
         step_size: of the leapfrog integrator; None adapts it, a number fixes it.
         target_acceptance: what the adaptation of the step size aims at, above 0 and below 1.
         max_tree_depth: a trajectory has at most 2^max_tree_depth - 1 steps.
@@ -42,19 +39,13 @@ class NUTS(Sampler):
 
     name: ClassVar[str] = "nuts"
 
-    chains: int = 4
-    draws: int = 500
-    warmup: int = 500
-    thin: int = 1
     step_size: float | None = None
     target_acceptance: float = 0.8
     max_tree_depth: int = 10
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        for count in ("chains", "draws", "thin", "max_tree_depth"):
-            positive_integer(f"nuts: {count}", getattr(self, count))
-        positive_integer("nuts: warmup", self.warmup, least=0)
+        super().__post_init__()
+        positive_integer("nuts: max_tree_depth", self.max_tree_depth)
         if self.step_size is not None:
             positive_number("nuts: step_size", self.step_size)
         positive_number("nuts: target_acceptance", self.target_acceptance)
@@ -63,32 +54,44 @@ class NUTS(Sampler):
 
     def program(self) -> NUTS:
         """How many chains and draws there are does not shape the program; how long the warm-up is does."""
-        return replace(self, chains=1, draws=1, thin=1)
+        return replace(self, chains=1, draws=1, thin=1, start=None, until=None)
 
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array) -> HMCState:
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
         """NumPyro's state at a start, with nothing adapted yet."""
         potential, gradient = jax.value_and_grad(self._potential(target, data))(position)
         return self._kernel(target, data, ParamInfo(position, potential, gradient), key)[0]
 
-    def step(self, target: Target, data: Data, state: HMCState) -> tuple[HMCState, Emission]:
+    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
         """One trajectory and the draw from it."""
         # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the point where we are.
         here = ParamInfo(state.z, state.potential_energy, state.z_grad)
         _, sample = self._kernel(target, data, here, state.rng_key)
         state = sample(state)
         depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
-        return state, (
-            target.constrain(state.z, data),
-            {
-                "acceptance_rate": state.accept_prob,
-                "diverging": state.diverging,
-                "energy": state.energy,
-                "lp": -state.potential_energy,
-                "n_steps": state.num_steps,
-                "reached_max_treedepth": depth >= self.max_tree_depth,
-                "step_size": state.adapt_state.step_size,
-                "tree_depth": depth,
-            },
+        exact = target.exact_log_density(state.z, data)
+        with jax.enable_x64(True):
+            rounding = -state.potential_energy.astype(jnp.float64) - exact
+        statistics = {
+            "acceptance_rate": state.accept_prob,
+            "diverging": state.diverging,
+            "energy": state.energy,
+            "energy_rounding": rounding,
+            "lp": exact,
+            "n_steps": state.num_steps,
+            "reached_max_treedepth": depth >= self.max_tree_depth,
+            "step_size": state.adapt_state.step_size,
+            "tree_depth": depth,
+        }
+        return Step(state, (target.constrain(state.z, data), statistics))
+
+    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """Energies with too much rounding in them: what float32 and float64 make of the same draw differs by chance."""
+        noise = float(statistics["energy_rounding"].std(axis=1).max())
+        if noise <= ENERGY_NOISE:
+            return ()
+        return (
+            f"nuts: rounding moves the energies by {noise:.2g} nat, above {ENERGY_NOISE}, so acceptance is partly "
+            'chance; use precision="float64", or method="hmc", whose energies are in float64',
         )
 
     def _potential(self, target: Target, data: Data) -> Any:

@@ -19,10 +19,10 @@ import numpy as np
 import optax
 from jax import lax
 
-from inference.methods import Emission, Method
+from inference.methods import Method, Step
 from inference.target import Data, Position, Target
 from models import Network
-from models.validation import plain_numbers, positive_integer, positive_number
+from models.validation import positive_integer, positive_number
 
 __all__ = ["Optimisation", "OptimisationState"]
 
@@ -33,7 +33,7 @@ class OptimisationState(NamedTuple):
     Attributes:
         parameters: what is optimised.
         optimiser: Adam's moments and count.
-        order: the permutation of the rows of this epoch; empty for the full batch.
+        order: the rows that the fit sees, in the order of this epoch; empty for all of them in every step.
         iteration: how many steps have been made.
         key: the chain's key; each step folds its number in.
     """
@@ -62,7 +62,7 @@ class Optimisation(Method):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
+        super().__post_init__()
         positive_integer(f"{self.name}: steps", self.steps)
         positive_number(f"{self.name}: learning_rate", self.learning_rate)
         if self.batch_size is not None:
@@ -76,6 +76,11 @@ class Optimisation(Method):
     @property
     def _exact(self) -> bool:
         """Whether the objective has no noise, of minibatches or of draws."""
+        return False
+
+    @property
+    def _resamples(self) -> bool:
+        """Whether each chain sees its own rows, drawn with replacement."""
         return False
 
     @property
@@ -108,13 +113,15 @@ class Optimisation(Method):
         """What is minimised, estimated from some rows, and its pieces."""
         raise NotImplementedError(f"{type(self).__name__} must have an objective")
 
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array) -> OptimisationState:
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> OptimisationState:
         """The state before the first step."""
+        rows_key, key = jax.random.split(key)
         parameters = self.begin(position)
-        order = jnp.arange(0 if self.batch_size is None else len(data.arrays[0]))
+        rows = 0 if self.batch_size is None and not self._resamples else len(data.arrays[0])
+        order = jax.random.randint(rows_key, (rows,), 0, rows) if self._resamples else jnp.arange(rows)
         return OptimisationState(parameters, self._adam().init(parameters), order, jnp.int32(0), key)
 
-    def step(self, target: Target, data: Data, state: OptimisationState) -> tuple[OptimisationState, Emission]:
+    def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
         """One step of Adam on one batch."""
         order_key, objective_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
         order, rows = self._batch(state, order_key)
@@ -124,7 +131,7 @@ class Optimisation(Method):
         updates, optimiser = self._adam().update(gradient, state.optimiser, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)
         state = OptimisationState(parameters, optimiser, order, state.iteration + 1, state.key)
-        return state, ({}, {"loss": loss, **pieces})
+        return Step(state, ({}, {"loss": loss, **pieces}))
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first loss that is not finite."""
@@ -154,7 +161,7 @@ class Optimisation(Method):
     def _batch(self, state: OptimisationState, key: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """The permutation of this epoch and the rows of this step."""
         if self.batch_size is None:
-            return state.order, None
+            return state.order, state.order if self._resamples else None
         place = state.iteration % (len(state.order) // self.batch_size)
         order = lax.cond(place == 0, lambda: jax.random.permutation(key, state.order), lambda: state.order)
         return order, lax.dynamic_slice_in_dim(order, place * self.batch_size, self.batch_size)

@@ -20,19 +20,29 @@ from inference.methods import Emission
 from inference.optimisation import Optimisation, OptimisationState
 from inference.target import Data, Position, Target, Terms
 
-__all__ = ["MAP", "MLE"]
+__all__ = ["MAP", "MLE", "Point"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Point(Optimisation):
-    """What both have in common: the parameters are a position, and the answer is one draw."""
+class Point(Optimisation):
+    """Base of what maximises a density: the parameters are a position, and the answer is one draw.
 
-    def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
-        raise NotImplementedError(f"{type(self).__name__} must say what it maximises")
+    Subclasses have `estimate`, "mle" or "map".
+    """
+
+    estimate: ClassVar[str]
 
     @property
     def _exact(self) -> bool:
         return self.batch_size is None
+
+    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
+        """Where the temperature does nothing."""
+        if temperature != 1 and self.estimate == "mle":
+            return ("maximum likelihood ignores the temperature",)
+        if temperature != 1 and tempering == "posterior":
+            return (f"the mode of the posterior does not depend on its temperature, so {self.name} ignores it",)
+        return ()
 
     def begin(self, position: Position) -> Position:
         """The start itself."""
@@ -49,38 +59,27 @@ class _Point(Optimisation):
         density = self._log_density(target, data, target.terms(state.parameters, data))
         return jax.tree.map(lambda leaf: leaf[None], (target.constrain(state.parameters, data), {"lp": density}))
 
+    def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
+        return terms.log_likelihood if self.estimate == "mle" else target.tempered(terms, data)
+
 
 @dataclass(frozen=True, kw_only=True)
-class MLE(_Point):
+class MLE(Point):
     """Maximum likelihood: the prior is ignored, and so is the temperature.
 
     Defaults: 3,000 steps of the full batch.
     """
 
     name: ClassVar[str] = "mle"
-
-    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
-        """The temperature does nothing here."""
-        return ("maximum likelihood ignores the temperature",) if temperature != 1 else ()
-
-    def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
-        return terms.log_likelihood
+    estimate: ClassVar[str] = "mle"
 
 
 @dataclass(frozen=True, kw_only=True)
-class MAP(_Point):
+class MAP(Point):
     """Maximum a posteriori: the mode of the posterior density of the sites.
 
     Defaults: 3,000 steps of the full batch.
     """
 
     name: ClassVar[str] = "map"
-
-    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
-        """The temperature of the whole posterior does not move its mode."""
-        if temperature != 1 and tempering == "posterior":
-            return ("the mode of the posterior does not depend on its temperature, so map ignores it",)
-        return ()
-
-    def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
-        return target.tempered(terms, data)
+    estimate: ClassVar[str] = "map"

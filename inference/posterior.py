@@ -6,6 +6,7 @@ chains of them. `Posterior.kind` says which of these the draws are, because they
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -50,7 +51,8 @@ class Posterior:
         probes: for a network, some of its training inputs, at which its functions are judged; else empty.
         deterministic: the names of the sites that follow from the others.
         cost: seconds, gradients and memory.
-        partial: True if the run was stopped before its end.
+        start: how the chains started: "ensemble", "map", "random" or "prior".
+        ended: why the run ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
     """
 
     model: Callable[..., Any]
@@ -65,7 +67,13 @@ class Posterior:
     probes: np.ndarray
     deterministic: tuple[str, ...]
     cost: Cost
-    partial: bool = False
+    start: str = "random"
+    ended: str = "draws"
+
+    @property
+    def partial(self) -> bool:
+        """True if the run was stopped before its end."""
+        return self.ended == "interrupted"
 
     @property
     def kind(self) -> str:
@@ -86,16 +94,20 @@ class Posterior:
             "method": self.method.name,
             "temperature": self.temperature,
             "tempering": self.tempering,
+            "start": self.start,
+            "ended": self.ended,
             "partial": int(self.partial),
         }
         az = arviz()
-        groups = {
-            "posterior": az.dict_to_dataset(self.draws, attrs=attributes),
-            "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes).merge(
-                {name: (("chain", "step"), values) for name, values in self.curves.items()}
-            ),
-            "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
-        }
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "More chains")  # than draws, as in an ensemble
+            groups = {
+                "posterior": az.dict_to_dataset(self.draws, attrs=attributes),
+                "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes).merge(
+                    {name: (("chain", "step"), values) for name, values in self.curves.items()}
+                ),
+                "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
+            }
         return az.InferenceData(**groups)
 
     def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Any:

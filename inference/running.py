@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,10 +16,14 @@ import numpy as np
 from inference.binding import bind
 from inference.compilation import enable_compilation_cache
 from inference.driver import drive
+from inference.ensembles import Ensemble
+from inference.hamiltonian import HMC
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
 from inference.posterior import Posterior
+from inference.starting import find_starts
+from inference.stopping import enough, milestones
 from inference.target import TEMPERINGS, Data
 from inference.variational import SVI
 from models import Network
@@ -26,9 +31,10 @@ from models.validation import one_of, positive_number
 
 __all__ = ["METHODS", "run"]
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, SVI, NUTS)}
+METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, Ensemble, SVI, HMC, NUTS)}
 """Every method by its name."""
 
+_STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
 _PROBES = 50  # enough functions to judge by, few enough to judge them at once
 _TRACING = threading.RLock()  # NumPyro's handler stack is shared by all threads: one traces at a time
 
@@ -48,7 +54,8 @@ def run(
     Args:
         model: a network of `models`, or any NumPyro model.
         args: the model's arguments: `x, y` or a `Split` for a network, whatever it takes for another model.
-        method: "mle", "map", "svi" or "nuts", or a record of options such as `inference.NUTS(chains=2)`.
+        method: "mle", "map", "ensemble", "svi", "hmc" or "nuts", or a record of options such as
+            `inference.NUTS(chains=2)`.
         seed: an integer or a typed JAX key (`jax.random.key`); the same seed gives the same draws, bit for bit.
         temperature: T above 0; see `inference.target`. Predictions always use the untempered likelihood.
         tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
@@ -65,28 +72,53 @@ def run(
     chosen = _method(method, options)
     positive_number("temperature", temperature)
     one_of("tempering", tempering, TEMPERINGS)
-    with _TRACING:
-        bound = bind(model, args, float(temperature), tempering)
+    wide = jax.enable_x64(chosen.precision == "float64")
+    with _TRACING, wide:
+        bound = bind(model, args, float(temperature), tempering, chosen.chunk_size)
         chosen.check(bound.target, bound.data)
         key = _key(seed)
         for note in chosen.notes(temperature, tempering):
             warnings.warn(note, stacklevel=2)
         enable_compilation_cache()
-    outcome = drive(chosen, bound.target, bound.data, key, progress, _TRACING)
-    return Posterior(
+        settings = chosen.settings(bound.target, bound.data)
+    starts = find_starts(chosen, bound.target, bound.data, jax.random.fold_in(key, _STARTS), progress, _TRACING)
+    stage = partial(drive, target=bound.target, data=bound.data, progress=progress, tracing=_TRACING)
+    cost = starts.cost
+    pilot = chosen.pilot()
+    if pilot is not None:
+        piloted = stage(
+            pilot, key=jax.random.fold_in(key, _PILOT), starts=starts.positions[:1], settings=settings,
+            title=f"{chosen.name} pilot",
+        )  # fmt: skip
+        settings, cost = chosen.tuned(settings, piloted.states[0]), cost + piloted.cost
+    record = Posterior(
         model=model,
         method=chosen,
         seed=int(seed) if isinstance(seed, int | np.integer) else tuple(np.asarray(jax.random.key_data(key)).tolist()),
         temperature=float(temperature),
         tempering=tempering,
-        draws=outcome.draws,
-        statistics=outcome.statistics,
-        curves=outcome.curves,
+        draws={},
+        statistics={},
+        curves={},
         observed=bound.observed,
         probes=_probes(model, bound.data),
         deterministic=bound.deterministic,
-        cost=outcome.cost,
-        partial=outcome.partial,
+        cost=cost,
+        start=starts.how,
+    )
+    outcome = stage(
+        chosen, key=key, starts=starts.positions, settings=settings, title=chosen.name,
+        milestones=milestones(chosen), enough=lambda draws: enough(replace(record, draws=draws)),
+    )  # fmt: skip
+    for concern in chosen.concerns(outcome.statistics):
+        warnings.warn(concern, stacklevel=2)
+    return replace(
+        record,
+        draws=outcome.draws,
+        statistics=outcome.statistics,
+        curves=outcome.curves,
+        cost=cost + outcome.cost,
+        ended=outcome.ended,
     )
 
 

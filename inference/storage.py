@@ -23,7 +23,7 @@ from models import from_recipe, to_recipe
 
 __all__ = ["load", "save"]
 
-_FORMAT = 1
+_FORMAT = 2
 _GROUPS = ("draws", "statistics", "curves", "observed")
 
 
@@ -38,7 +38,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "temperature": posterior.temperature,
         "tempering": posterior.tempering,
         "cost": asdict(posterior.cost),
-        "partial": posterior.partial,
+        "start": posterior.start,
+        "ended": posterior.ended,
         "deterministic": posterior.deterministic,
         "names": {group: list(getattr(posterior, group)) for group in _GROUPS},
     }
@@ -83,7 +84,8 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         temperature=record["temperature"],
         tempering=record["tempering"],
         cost=cost,
-        partial=record["partial"],
+        start=record["start"],
+        ended=record["ended"],
         deterministic=tuple(record["deterministic"]),
         probes=arrays["probes"],
         **groups,

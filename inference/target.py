@@ -15,6 +15,11 @@ This file alone says what temperature and minibatches mean. With temperature T, 
 The Jacobian belongs to the coordinates and is never tempered. A point estimate maximises the density of the sites
 themselves, so it leaves the Jacobian out. A minibatch of B of N rows estimates the log-likelihood without bias by N / B
 times that of its rows. A Gaussian is so tempered with its normaliser, whether its scale is fixed, learned or an output.
+
+The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
+block stays in the processor's cache, the memory does not grow with the rows, and what is summed depends on the number
+of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64 whatever that
+precision is, because a difference of two large float32 energies is mostly rounding.
 """
 
 from __future__ import annotations
@@ -26,15 +31,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from numpyro import handlers
+from numpyro.distributions import ImproperUniform
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
 
 from inference.arguments import Arguments, fingerprint
 
-__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "latent_sites"]
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "latent_sites", "proper", "standard_normal"]
 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
@@ -52,6 +59,17 @@ class Data(NamedTuple):
 
     arrays: tuple[Any, ...]
     temperature: Any
+
+    def rows(self, chosen: Any) -> Data:
+        """Some rows of data whose arrays all have one row per example."""
+        return self._replace(arrays=tuple(array[chosen] for array in self.arrays))
+
+    def in_precision_of(self, position: Position) -> Data:
+        """The same with numbers, not integers, in the precision of a position."""
+        precision = next(iter(position.values())).dtype
+        return jax.tree.map(
+            lambda leaf: leaf.astype(precision) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, self
+        )
 
 
 class Terms(NamedTuple):
@@ -71,15 +89,25 @@ class Target:
         arguments: how its arguments are made from `Data.arrays`.
         tempering: which terms the temperature divides, "posterior" or "likelihood".
         identity: what the model computes, for a model that is not equal by value alone; see `inference.arguments`.
+        block: rows per block of the log-likelihood, whose arrays then all have one row per example; 0 for all at once.
     """
 
     model: Callable[..., Any]
     arguments: Arguments
     tempering: str = "posterior"
     identity: str = ""
+    block: int = 0
 
     def terms(self, position: Position, data: Data) -> Terms:
         """The three terms at a position, over all rows."""
+        if not self.block or self.block >= len(data.arrays[0]):
+            return self.terms_at_once(position, data)
+        first = self.terms_at_once(position, data.rows(slice(0, 1)))  # for the terms that no row is part of
+        return first._replace(log_likelihood=_log_likelihood_by_blocks(self, position, data))
+
+    def terms_at_once(self, position: Position, data: Data) -> Terms:
+        """The three terms in one piece, in the precision of the position."""
+        data = data.in_precision_of(position)
         substituted = handlers.substitute(self.model, substitute_fn=partial(_unconstrain_reparam, position))
         log_probs, trace = compute_log_probs(substituted, self.arguments.fill(data.arrays), {}, {})
         jacobians = {f"_{name}_log_det" for name in position}
@@ -97,8 +125,7 @@ class Target:
         """The terms with the log-likelihood estimated from some rows; None means all of them."""
         if rows is None:
             return self.terms(position, data)
-        batch = data._replace(arrays=tuple(array[rows] for array in data.arrays))
-        terms = self.terms(position, batch)
+        terms = self.terms(position, data.rows(rows))
         return terms._replace(log_likelihood=terms.log_likelihood * (len(data.arrays[0]) / len(rows)))
 
     def tempered(self, terms: Terms, data: Data) -> jax.Array:
@@ -112,6 +139,11 @@ class Target:
         terms = self.terms(position, data)
         return self.tempered(terms, data) + terms.log_jacobian
 
+    def exact_log_density(self, position: Position, data: Data) -> jax.Array:
+        """The same in float64, in the middle of a float32 program too."""
+        with jax.enable_x64(True):
+            return self.log_density(jax.tree.map(lambda leaf: leaf.astype(jnp.float64), position), data)
+
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
         return constrain_fn(self.model, self.arguments.fill(data.arrays), {}, position, return_deterministic=True)
@@ -123,44 +155,105 @@ class Target:
         what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
         return replace(self, identity=what)
 
-    def start(self, key: jax.Array, data: Data) -> tuple[Position, jax.Array]:
+    def start(self, key: jax.Array, data: Data, prior: bool = False) -> tuple[Position, jax.Array]:
         """A random position with finite density and gradient, and whether one was found.
 
         A site whose `infer` entry has a "start_scale" starts normal with that scale; others start uniform on
-        (-2, 2) in unconstrained coordinates.
+        (-2, 2) in unconstrained coordinates. With `prior`, all that can be drawn from their prior are.
         """
 
         def good(position: Position) -> jax.Array:
             value, gradient = jax.value_and_grad(self.log_density)(position, data)
-            return jnp.isfinite(value) & jnp.all(
-                jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)])
-            )
+            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]
+            return jnp.isfinite(value) & jnp.all(jnp.stack(finite))
 
         def again(carry: tuple[jax.Array, Position, jax.Array]) -> tuple[jax.Array, Position, jax.Array]:
             attempt, _, _ = carry
-            position = self._propose(jax.random.fold_in(key, attempt), data)
+            position = self._propose(jax.random.fold_in(key, attempt), data, prior)
             return attempt + 1, position, good(position)
 
-        first = self._propose(jax.random.fold_in(key, 0), data)
+        nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, prior=prior), key, data))
         _, position, found = lax.while_loop(
-            lambda carry: (carry[0] < _TRIES) & ~carry[2], again, (jnp.int32(1), first, good(first))
+            lambda carry: (carry[0] < _TRIES) & ~carry[2], again, (jnp.int32(0), nowhere, jnp.array(False))
         )
         return position, found
 
-    def _propose(self, key: jax.Array, data: Data) -> Position:
-        model_key, start_key = jax.random.split(key)
-        seeded = handlers.seed(self.model, model_key)
-        trace = handlers.trace(handlers.substitute(seeded, substitute_fn=init_to_uniform(radius=2.0))).get_trace(
-            *self.arguments.fill(data.arrays)
+    def trace(self, key: jax.Array, data: Data, prior: bool) -> dict[str, Any]:
+        """The model run once, with latent sites from their prior where that can be, or uniform on (-2, 2)."""
+        uniform = init_to_uniform(radius=2.0)
+        model = handlers.substitute(
+            handlers.seed(self.model, key), substitute_fn=lambda site: None if prior and proper(site) else uniform(site)
         )
-        position = {}
-        for i, (name, site) in enumerate(latent_sites(trace).items()):
-            value = biject_to(site["fn"].support).inv(site["value"])
-            scale = site["infer"].get("start_scale")
-            if scale is not None:
-                value = scale * jax.random.normal(jax.random.fold_in(start_key, i), value.shape, value.dtype)
-            position[name] = value
+        return handlers.trace(model).get_trace(*self.arguments.fill(data.arrays))
+
+    def _propose(self, key: jax.Array, data: Data, prior: bool = False) -> Position:
+        model_key, start_key = jax.random.split(key)
+        sites = latent_sites(self.trace(model_key, data, prior))
+        position = {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
+        scales = {
+            name: site["infer"]["start_scale"]
+            for name, site in sites.items()
+            if "start_scale" in site["infer"] and not (prior and proper(site))
+        }
+        normal = standard_normal(start_key, {name: position[name] for name in scales})
+        return position | {name: scale * normal[name] for name, scale in scales.items()}
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _log_likelihood_by_blocks(target: Target, position: Position, data: Data) -> jax.Array:
+    """The log-likelihood, summed over blocks of rows in order, then over the rows that are left."""
+    return _over_blocks(target, data, lambda block: target.terms_at_once(position, block).log_likelihood)
+
+
+def _forward(target: Target, position: Position, data: Data) -> tuple[jax.Array, Position]:
+    """Value and gradient together, so that nothing of a block has to be kept for a way back."""
+
+    def block(rows: Data) -> tuple[jax.Array, Position]:
+        return jax.value_and_grad(lambda position: target.terms_at_once(position, rows).log_likelihood)(position)
+
+    return _over_blocks(target, data, block)
+
+
+def _backward(target: Target, gradient: Position, cotangent: jax.Array) -> tuple[Position, None]:
+    return jax.tree.map(lambda leaf: cotangent * leaf, gradient), None  # data have no gradient
+
+
+_log_likelihood_by_blocks.defvjp(_forward, _backward)
+
+
+def _over_blocks(target: Target, data: Data, function: Callable[[Data], Any]) -> Any:
+    """The sum of a function over blocks of rows."""
+    size = target.block
+    whole, left = divmod(len(data.arrays[0]), size)
+
+    def add(i: jax.Array, total: Any) -> Any:
+        arrays = tuple(lax.dynamic_slice_in_dim(array, i * size, size) for array in data.arrays)
+        return jax.tree.map(jnp.add, total, function(data._replace(arrays=arrays)))
+
+    rest = (
+        function(data.rows(slice(whole * size, None)))
+        if left
+        else jax.tree.map(jnp.zeros_like, jax.eval_shape(function, data.rows(slice(0, size))))
+    )
+    return lax.fori_loop(0, whole, add, rest)
+
+
+def proper(site: dict[str, Any]) -> bool:
+    """Whether a site can be drawn from its prior."""
+    base: Any = site.get("fn")
+    while hasattr(base, "base_dist"):
+        base = base.base_dist
+    return not isinstance(base, ImproperUniform)
+
+
+def standard_normal(key: jax.Array, position: Position) -> Position:
+    """Independent N(0, 1) in the shape of a position, drawn at once: one generator compiles faster than several."""
+    leaves, structure = jax.tree.flatten(position)
+    if not leaves:
         return position
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    draws = jnp.split(jax.random.normal(key, (ends[-1],), leaves[0].dtype), ends[:-1])
+    return jax.tree.unflatten(structure, [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)])
 
 
 def latent_sites(trace: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -103,12 +104,14 @@ class Network:
 
         Infinite where the prior is flat; the scale parameter where the variance is infinite.
         """
-        trace = handlers.trace(_started(self)).get_trace(x[:1])
-        return {
-            name: unconstrained_scale(site["fn"])
-            for name, site in trace.items()
-            if site["type"] == "sample" and name != "y"
-        }
+        return jax.device_get(_prior_scales(self, x[:1]))
+
+
+@partial(jax.jit, static_argnames=("model",))
+def _prior_scales(model: Network, x: Array) -> dict[str, Array]:
+    trace = handlers.trace(_started(model)).get_trace(x)
+    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and name != "y"}
+    return {name: unconstrained_scale(site["fn"]) for name, site in sites.items()}
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -219,31 +220,30 @@ class Flat(Prior):
         return math.inf
 
 
-def unconstrained_scale(distribution: dist.Distribution, draws: int = 20_000) -> np.ndarray:
+def unconstrained_scale(distribution: dist.Distribution, draws: int = 20_000) -> Array:
     """The standard deviation of a distribution in unconstrained coordinates, one per value.
 
     On real numbers it is that of the distribution itself. Elsewhere it is that of the transformed variable, such as the
     logarithm of a positive one, over a fixed set of draws.
     """
-    shape = distribution.shape()
     support = distribution.support
     while isinstance(support, dist.constraints.independent):
         support = support.base_constraint
     if support is dist.constraints.real:
-        return np.broadcast_to(_deviation(distribution), shape)
+        return jnp.broadcast_to(_deviation(distribution), distribution.shape())
     values = distribution.sample(jax.random.key(0), (draws,))
-    return np.asarray(biject_to(distribution.support).inv(values)).std(axis=0)
+    return biject_to(distribution.support).inv(values).std(axis=0)
 
 
-def _deviation(distribution: dist.Distribution) -> np.ndarray:
+def _deviation(distribution: dist.Distribution) -> Array:
     """The standard deviation, or the scale parameter where the variance is infinite or not known; infinite if flat."""
     base = distribution
     while hasattr(base, "base_dist"):
         base = base.base_dist
     if isinstance(base, dist.ImproperUniform):
-        return np.asarray(np.inf)
+        return jnp.asarray(jnp.inf)
     try:
-        deviation = np.sqrt(np.asarray(distribution.variance))
+        deviation = jnp.sqrt(distribution.variance)
     except NotImplementedError:
-        deviation = np.asarray(np.nan)
-    return deviation if np.isfinite(deviation).all() else np.asarray(base.scale)
+        return jnp.asarray(base.scale)
+    return jnp.where(jnp.isfinite(deviation), deviation, base.scale) if hasattr(base, "scale") else deviation

@@ -14,7 +14,7 @@ import pytest
 import scipy.stats
 
 import inference
-from diagnostics import chains
+from inference import mixing
 
 Z = 5.0
 
@@ -24,7 +24,7 @@ def check_moments(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -
     centred = draws - mean
     i, j = np.triu_indices(len(mean))
     quantities = np.concatenate([centred, centred[..., i] * centred[..., j] - covariance[i, j]], axis=-1)
-    z = quantities.mean(axis=(0, 1)) / chains.mcse(quantities)
+    z = quantities.mean(axis=(0, 1)) / mixing.mcse(quantities)
     assert np.abs(z).max() < Z, f"z-scores {np.round(z, 1)}"
 
 
@@ -38,8 +38,60 @@ def test_nuts_has_the_exact_moments(conjugate, temperature, tempering):
     )
     mean, precision = conjugate.posterior(temperature, tempering)
     draws = conjugate.stacked(posterior)
-    assert chains.ess(draws).min() > 20_000
+    assert mixing.ess(draws).min() > 20_000
     check_moments(draws, mean, np.linalg.inv(precision))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "tempering", "options"),
+    [
+        (1.0, "posterior", {}),
+        (0.4, "posterior", {}),
+        (2.5, "posterior", {"target_acceptance": 0.6}),
+        (2.5, "likelihood", {"jitter": 0.3}),
+        (1.0, "posterior", {"mass": "diagonal", "tuning": 300}),
+        (1.0, "posterior", {"precision": "float64", "chunk_size": 7, "trajectory_length": 0.25, "jitter": 0.5}),
+    ],
+)
+def test_hmc_has_the_exact_moments(conjugate, temperature, tempering, options):
+    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show.
+    posterior = conjugate.run(
+        method="hmc", draws=30_000, seed=1, temperature=temperature, tempering=tempering, **options
+    )
+    mean, precision = conjugate.posterior(temperature, tempering)
+    draws = conjugate.stacked(posterior)
+    assert mixing.ess(draws).min() > 20_000
+    check_moments(draws, mean, np.linalg.inv(precision))
+
+
+@pytest.mark.parametrize("estimate", ["map", "mle"])
+def test_members_of_an_ensemble_are_point_estimates(conjugate, estimate):
+    posterior = conjugate.run(method="ensemble", chains=3, estimate=estimate)
+    mean, precision = conjugate.posterior()
+    expected = mean if estimate == "map" else np.linalg.lstsq(conjugate.design, conjugate.y, rcond=None)[0]
+    tolerance = 1e-4 * np.sqrt(np.diag(np.linalg.inv(precision)))
+    assert (np.abs(conjugate.stacked(posterior)[:, 0] - expected) < tolerance).all()
+    assert len(np.unique(posterior.curves["loss"][:, 0])) == 3  # three starts, one optimum
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_bootstrapped_members_spread_as_resampled_least_squares(conjugate, batch_size):
+    # The same bootstrap by NumPy: means and variances of the coefficients over resamples, each with its error.
+    members = 200
+    posterior = conjugate.run(
+        method="ensemble", chains=members, estimate="mle", bootstrap=True, steps=2000, batch_size=batch_size, seed=2
+    )
+    ours = conjugate.stacked(posterior)[:, 0]
+    generator, rows = np.random.default_rng(0), len(conjugate.y)
+    chosen = generator.integers(0, rows, (20_000, rows))
+    design, y = conjugate.design[chosen], conjugate.y[chosen]
+    gram = np.einsum("bni,bnj->bij", design, design)
+    theirs = np.linalg.solve(gram, np.einsum("bni,bn->bi", design, y)[..., None])[..., 0]
+    z = (ours.mean(axis=0) - theirs.mean(axis=0)) / (theirs.std(axis=0) / np.sqrt(members))
+    assert np.abs(z).max() < Z, f"means: z-scores {np.round(z, 1)}"
+    spread = ((theirs - theirs.mean(axis=0)) ** 2).std(axis=0) / theirs.var(axis=0) / np.sqrt(members)
+    z = (ours.var(axis=0) / theirs.var(axis=0) - 1) / spread
+    assert np.abs(z).max() < Z, f"variances: z-scores {np.round(z, 1)}"
 
 
 @pytest.mark.parametrize("batch_size", [None, 10])
@@ -125,12 +177,13 @@ def _scale_density(temperature: float, tempering: str) -> np.ndarray:
     return likelihood / temperature + (prior / temperature if tempering == "posterior" else prior)
 
 
+@pytest.mark.parametrize("method", ["nuts", "hmc"])
 @pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (3.0, "posterior"), (3.0, "likelihood")])
-def test_transformed_site_by_nuts_against_quadrature(temperature, tempering):
+def test_transformed_site_against_quadrature(method, temperature, tempering):
     # Without the Jacobian, or with a tempered one, the draws would follow another density.
     posterior = inference.run(
-        _scale_model, _SCALE_DATA, draws=5000, seed=5, temperature=temperature, tempering=tempering, progress=False,
-        target_acceptance=0.9,
+        _scale_model, _SCALE_DATA, method=method, draws=5000, seed=5, temperature=temperature, tempering=tempering,
+        progress=False, target_acceptance=0.9,
     )  # fmt: skip
     density = np.exp(_scale_density(temperature, tempering))
     density /= density.sum()
@@ -182,5 +235,5 @@ def test_eight_schools_against_quadrature():
     }
     for name, (draws, truth) in quantities.items():
         values = draws[..., None].astype(float)
-        z = (values.mean() - truth) / chains.mcse(values)[0]
+        z = (values.mean() - truth) / mixing.mcse(values)[0]
         assert abs(z) < Z, f"{name}: {values.mean()} against {truth}, z = {z:.1f}"

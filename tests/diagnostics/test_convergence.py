@@ -8,7 +8,8 @@ import pytest
 
 import inference
 import models
-from diagnostics import chains, convergence
+from diagnostics import convergence
+from inference import mixing
 
 
 def _draws(shape=(4, 300, 3), seed=0) -> np.ndarray:
@@ -18,17 +19,17 @@ def _draws(shape=(4, 300, 3), seed=0) -> np.ndarray:
 def test_numbers_are_those_of_arviz():
     draws = np.cumsum(_draws(), axis=1) * 0.1 + _draws(seed=1)
     dataset = az.convert_to_dataset({"q": draws})
-    np.testing.assert_allclose(chains.rhat(draws), az.rhat(dataset)["q"])
-    np.testing.assert_allclose(chains.ess(draws), az.ess(dataset)["q"])
-    np.testing.assert_allclose(chains.ess(draws, "tail"), az.ess(dataset, method="tail")["q"])
-    np.testing.assert_allclose(chains.mcse(draws), az.mcse(dataset)["q"])
+    np.testing.assert_allclose(mixing.rhat(draws), az.rhat(dataset)["q"])
+    np.testing.assert_allclose(mixing.ess(draws), az.ess(dataset)["q"])
+    np.testing.assert_allclose(mixing.ess(draws, "tail"), az.ess(dataset, method="tail")["q"])
+    np.testing.assert_allclose(mixing.mcse(draws), az.mcse(dataset)["q"])
 
 
 def test_independent_draws_pass():
     draws = _draws((4, 1000, 20))
-    assert chains.rhat(draws).max() < 1.01
-    assert chains.ess(draws).min() > 3000
-    assert chains.chainwise_rhat(draws).max() < 1.02
+    assert mixing.rhat(draws).max() < 1.01
+    assert mixing.ess(draws).min() > 3000
+    assert mixing.chainwise_rhat(draws).max() < 1.02
 
 
 DEGENERATE = {
@@ -43,10 +44,10 @@ DEGENERATE = {
 @pytest.mark.parametrize("case", DEGENERATE)
 def test_degenerate_chains_are_never_certified(case):
     draws = DEGENERATE[case](_draws())
-    assert (chains.rhat(draws) == np.inf).all()
-    assert (chains.ess(draws) == 0).all()
-    assert (chains.ess(draws, "tail") == 0).all()
-    assert (chains.mcse(draws) == np.inf).all()
+    assert (mixing.rhat(draws) == np.inf).all()
+    assert (mixing.ess(draws) == 0).all()
+    assert (mixing.ess(draws, "tail") == 0).all()
+    assert (mixing.mcse(draws) == np.inf).all()
 
 
 def _posterior(draws: dict[str, np.ndarray], model=None, **statistics: np.ndarray) -> inference.Posterior:
@@ -205,7 +206,7 @@ def test_parts_that_stand_still_by_their_form_are_not_frozen_chains():
 
 
 def test_function_space_is_probabilities_means_and_noise(conjugate):
-    from diagnostics.functions import function_draws
+    from inference.functions import function_draws
 
     learned = models.linear(likelihood=models.Gaussian())
     posterior = inference.run(learned, conjugate.x, conjugate.y, method="svi", steps=20, draws=30, progress=False)

@@ -8,7 +8,7 @@ import pytest
 import inference
 from inference import driver
 
-NUTS = {"method": "nuts", "draws": 20, "warmup": 15, "max_tree_depth": 5}
+NUTS = {"method": "nuts", "draws": 20, "warmup": 15, "max_tree_depth": 5, "start": "random"}
 
 
 def same(first: inference.Posterior, second: inference.Posterior, draws: int | None = None, chains: int | None = None):

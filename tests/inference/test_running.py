@@ -174,12 +174,12 @@ def test_lp_is_the_log_density_of_each_draw(conjugate):
 
 
 def test_energy_is_potential_and_kinetic(conjugate):
-    from diagnostics import chains
+    from inference import mixing
 
     statistics = conjugate.run(method="nuts", draws=2000, warmup=300).statistics
     kinetic = (statistics["energy"] + statistics["lp"]).astype(np.float64)
     # Half the sum of four squared standard normals: mean 2
-    z = (kinetic.mean() - 2) / chains.mcse(kinetic[..., None])[0]
+    z = (kinetic.mean() - 2) / mixing.mcse(kinetic[..., None])[0]
     assert (kinetic > -1e-3).all()
     assert abs(z) < 5
     assert 0.75 < statistics["acceptance_rate"].mean() < 0.97
@@ -232,7 +232,8 @@ def test_fixed_step_size_is_not_adapted(conjugate):
 def test_statistics_of_nuts_have_the_names_of_arviz(conjugate):
     statistics = conjugate.run(method="nuts", chains=1, draws=30, warmup=50, max_tree_depth=3).statistics
     assert set(statistics) == {
-        "acceptance_rate", "diverging", "energy", "lp", "n_steps", "reached_max_treedepth", "step_size", "tree_depth"
+        "acceptance_rate", "diverging", "energy", "energy_rounding", "lp", "n_steps", "reached_max_treedepth",
+        "step_size", "tree_depth",
     }  # fmt: skip
     assert statistics["diverging"].dtype == bool
     assert (statistics["n_steps"] <= 2 ** statistics["tree_depth"] - 1).all()
@@ -244,7 +245,7 @@ def test_statistics_of_nuts_have_the_names_of_arviz(conjugate):
 def test_minibatches_use_every_row_once_an_epoch():
     method = inference.MAP(batch_size=3)
     data_ = inference.target.Data((np.arange(10.0)[:, None], np.zeros(10)), np.float32(1))
-    state = method.init(None, data_, {"w": jax.numpy.zeros(1)}, jax.random.key(0))
+    state = method.init(None, data_, {"w": jax.numpy.zeros(1)}, jax.random.key(0), None)
     epochs = []
     for _ in range(3):
         rows = []

@@ -49,11 +49,11 @@ def test_flat_prior_under_nuts_has_the_sampling_distribution_of_least_squares(co
     draws = conjugate.stacked(posterior)
     precision = conjugate.design.T @ conjugate.design / conjugate.noise**2
     expected = np.linalg.solve(precision, conjugate.design.T @ conjugate.y / conjugate.noise**2)
-    from diagnostics import chains
+    from inference import mixing
 
-    assert (np.abs(draws.mean(axis=(0, 1)) - expected) < 5 * chains.mcse(draws)).all()
+    assert (np.abs(draws.mean(axis=(0, 1)) - expected) < 5 * mixing.mcse(draws)).all()
     ratio = draws.reshape(-1, 4).var(axis=0) * 1 / np.diag(np.linalg.inv(precision))
-    assert (np.abs(ratio - 1) < 5 * np.sqrt(2 / chains.ess(draws))).all()
+    assert (np.abs(ratio - 1) < 5 * np.sqrt(2 / mixing.ess(draws))).all()
 
 
 def test_flat_biases_beside_normal_weights():
@@ -98,13 +98,13 @@ def test_hierarchical_posterior_of_a_linear_model_against_quadrature():
     ]
     weight = np.exp(np.array(log_evidence) - max(log_evidence)) * scipy.stats.halfnorm(0, 1).pdf(grid)
     weight /= weight.sum()
-    from diagnostics import chains
+    from inference import mixing
 
     for values, truth in (
         (posterior.draws["output.scale"], grid @ weight),
         (posterior.draws["output.scale"] ** 2, grid**2 @ weight),
     ):
-        z = (values.mean() - truth) / chains.mcse(values[..., None].astype(float))[0]
+        z = (values.mean() - truth) / mixing.mcse(values[..., None].astype(float))[0]
         assert abs(z) < 5, f"{values.mean()} against {truth}, z = {z:.1f}"
 
 

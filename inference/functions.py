@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from inference import Posterior
+from inference.posterior import Posterior
 from models import Network
 
 __all__ = ["function_draws", "weight_draws"]

@@ -1,0 +1,255 @@
+r"""HMC: full-batch Hamiltonian Monte Carlo with a fixed trajectory length (Neal 2011; Izmailov et al. 2021).
+
+Draws come from exp(log density) of `inference.target`. A position u gets a momentum p ~ N(0, I), and both move along
+the Hamiltonian H(u, p) = -log density(u) + |p|^2 / 2 by the leapfrog integrator, in coordinates scaled by s:
+
+    p <- p + e/2 s g(u),    then L times    u <- u + e s p,   p <- p + e s g(u),    then    p <- p - e/2 s g(u)
+
+with g the gradient of the log density and e the step size; the last half step takes back what the last of the L kicks
+was too long. The end is accepted with probability min(1, exp(H - H')), in warm-up too, and else the draw is repeated.
+
+The trajectory length is pi/2 in coordinates whitened by the prior's standard deviation (a quarter of the period of the
+prior, which brings its draws to independence), or what is given: L = ceil(length / step size), and the step that is
+used is length / L. The scales s are the prior's standard deviations in unconstrained space, divided by their median a.
+Where all are the same, s = 1, and lengths and steps are those of the plain coordinates: the length is pi a / 2. With
+`tempering="posterior"` the prior is sqrt(T) wider, and so is that length. A coordinate with a flat prior has s = 1.
+
+A pilot chain finds the step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains, so chains are
+the same in any company and in step with each other. Both energies are computed in float64, also on a float32
+trajectory, and the sums over its steps are compensated (Kahan), so that neither large data nor long trajectories drown
+the energy error in rounding. In warm-up each refusal in a row halves the next trajectory's step: a start can be in a
+narrower place than those that the pilot tuned the step for.
+
+References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, https://arxiv.org/abs/1111.4246.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from inference.adaptation import Adaptation, Settings
+from inference.leapfrog import Path, kinetic, land, launch, leapfrog
+from inference.methods import ENERGY_NOISE, Sampler, Step
+from inference.target import Data, Position, Target, standard_normal
+from inference.whitening import prior_scales
+from models.validation import one_of, positive_integer, positive_number
+
+__all__ = ["HMC", "HMCState"]
+
+_DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
+_MOST_HALVINGS = 4  # of the step in warm-up
+_ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
+
+
+class HMCState(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+        position: where the chain is.
+        gradient: of the log density there.
+        log_density: there, in float64.
+        path: the trajectory under way, if it has steps left.
+        refused: how many proposals were refused in a row.
+        adaptation: the step size and the scales, and how the pilot finds them.
+        iteration: how many trajectories have ended.
+        key: the chain's key; each iteration folds its number in.
+    """
+
+    position: Position
+    gradient: Position
+    log_density: jax.Array
+    path: Path
+    refused: jax.Array
+    adaptation: Adaptation
+    iteration: jax.Array
+    key: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class HMC(Sampler):
+    """Hamiltonian Monte Carlo with a fixed trajectory length.
+
+    Defaults: 4 chains of 500 draws after 100 warm-up iterations, each from its own member of a short ensemble.
+
+    Attributes:
+        trajectory_length: "prior", pi/2 in coordinates whitened by the prior, or a number: see above.
+        step_size: of the leapfrog integrator; None lets a pilot find it, a number fixes it.
+        target_acceptance: what the pilot aims at, above 0 and below 1.
+        tuning: iterations of the pilot.
+        jitter: each length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter.
+        mass: "prior" scales coordinates by the prior; "diagonal" by the pilot's draws, which need `tuning` of several
+            hundred. A network's units can trade places, so one chain's scales may not be another's.
+    """
+
+    name: ClassVar[str] = "hmc"
+
+    warmup: int = 100
+    trajectory_length: str | float = "prior"
+    step_size: float | None = None
+    target_acceptance: float = 0.8
+    tuning: int = 100
+    jitter: float = 0.0
+    mass: str = "prior"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.trajectory_length, str):
+            if self.trajectory_length != "prior":
+                raise ValueError(
+                    f"hmc: trajectory_length must be 'prior' or a number above 0, got {self.trajectory_length!r}"
+                )
+        else:
+            positive_number("hmc: trajectory_length", self.trajectory_length)
+        if self.step_size is not None:
+            positive_number("hmc: step_size", self.step_size)
+        positive_number("hmc: target_acceptance", self.target_acceptance)
+        if self.target_acceptance >= 1:
+            raise ValueError(f"hmc: target_acceptance must be below 1, got {self.target_acceptance!r}")
+        positive_integer("hmc: tuning", self.tuning, least=10)
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
+            raise TypeError(f"hmc: jitter must be a number from 0 to below 1, got {type(self.jitter).__name__}")
+        if not 0 <= self.jitter < 1:
+            raise ValueError(f"hmc: jitter must be from 0 to below 1, got {self.jitter!r}")
+        one_of("hmc: mass", self.mass, ("prior", "diagonal"))
+
+    def program(self) -> HMC:
+        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
+        return replace(
+            self, chains=1, draws=1, warmup=0, thin=1, tuning=10, start=None, until=None, trajectory_length="prior",
+            step_size=None,
+        )  # fmt: skip
+
+    def settings(self, target: Target, data: Data) -> Settings:
+        """Scales, length and the first step size, from the prior."""
+        scales = prior_scales(target, data)
+        finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
+        if not finite.size and self.trajectory_length == "prior":
+            raise ValueError(
+                "hmc: trajectory_length='prior' needs a prior that is not flat everywhere; give trajectory_length a "
+                "number in the units of the weights"
+            )
+        unit = float(np.median(finite)) if finite.size else 1.0
+        if self.trajectory_length == "prior":
+            wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
+            length = 0.5 * math.pi * unit * wider
+        else:
+            length = float(self.trajectory_length)
+        scale = {name: np.where(np.isfinite(each), each / unit, 1.0) for name, each in scales.items()}
+        scale = jax.tree.map(lambda each: each.astype(self.precision), scale)
+        settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
+        return settings if self.pilot() else self._of_chains(settings)
+
+    def pilot(self) -> HMC | None:
+        """One chain that finds the step size, unless it is given and no mass is asked for."""
+        if self.step_size is not None and self.mass == "prior":
+            return None
+        return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, until=None)
+
+    def tuned(self, settings: Settings, state: HMCState) -> Settings:
+        """What the pilot found."""
+        return self._of_chains(settings.found(state.adaptation, self.step_size))
+
+    def _of_chains(self, settings: Settings) -> Settings:
+        return settings._replace(warmup=np.int32(self.warmup))
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
+        """At rest at a position."""
+        gradient = jax.grad(target.log_density)(position, data)
+        rest = jax.tree.map(jnp.zeros_like, position)
+        path = launch(position, gradient, rest, settings.scale, jnp.asarray(settings.step_size), jnp.int32(0))
+        adaptation = Adaptation.begin(settings, position, self.mass)
+        log_density = target.exact_log_density(position, data)
+        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, jnp.int32(0), key)
+
+    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
+        """Up to `limit` leapfrog steps of a trajectory and, if that completes it, the Metropolis step."""
+        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
+        scale, steps = state.adaptation.settings.scale, jnp.minimum(path.left, limit)
+        path = lax.fori_loop(0, steps, lambda _, path: leapfrog(target, data, scale, path), path)
+        complete = path.left == 0
+        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
+        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+
+    def under_way(self, state: HMCState) -> str:
+        """How many steps of the trajectory are left."""
+        left = int(state.path.left)
+        return f"{left} leapfrog steps left" if left else ""
+
+    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """Energies that even float64 can't resolve, and chains that hardly move."""
+        found = []
+        noise = float(np.spacing(np.abs(statistics["energy"]).max()))
+        if noise > ENERGY_NOISE:
+            found.append(
+                f"hmc: rounding moves the energies by {noise:.2g} nat, above {ENERGY_NOISE}, so acceptance is partly "
+                "chance; standardise the data, or leave large constants out of the density"
+            )
+        accepted = statistics["acceptance_rate"].mean(axis=1)
+        if accepted.min() < 0.1:
+            found.append(
+                f"hmc: chain {int(accepted.argmin())} accepted {accepted.min():.0%} of its proposals; use a smaller "
+                "step_size, or a larger target_acceptance"
+            )
+        return tuple(found)
+
+    def _keys(self, state: HMCState) -> jax.Array:
+        """Of this iteration: for the momentum, the length and the acceptance."""
+        return jax.random.split(jax.random.fold_in(state.key, state.iteration), 3)
+
+    def _launch(self, state: HMCState) -> Path:
+        """Draw a momentum and make the first half kick."""
+        momentum_key, length_key, _ = self._keys(state)
+        momentum = standard_normal(momentum_key, state.position)
+        settings = state.adaptation.settings
+        length = settings.length
+        if self.jitter:
+            length = length * (1 + self.jitter * jax.random.uniform(length_key, minval=-1.0, maxval=1.0))
+        halvings = jnp.where(state.iteration < settings.warmup, jnp.minimum(state.refused, _MOST_HALVINGS), 0)
+        count = jnp.ceil(length / (settings.step_size * 0.5**halvings) * (1 - _ROUNDING))
+        steps = count.astype(jnp.int32)
+        return launch(state.position, state.gradient, momentum, settings.scale, length / count, steps)
+
+    def _arrive(
+        self, target: Target, data: Data, state: HMCState, complete: jax.Array
+    ) -> tuple[HMCState, dict[str, jax.Array]]:
+        """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
+        path, settings = state.path, state.adaptation.settings
+        momentum = land(path, settings.scale)
+        new_log_density = target.exact_log_density(path.position, data)
+        with jax.enable_x64(True):
+            energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
+            error = jnp.where(jnp.isnan(new_energy), jnp.inf, new_energy - energy)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            uniform = jax.random.uniform(self._keys(state)[2], dtype=jnp.float32)
+            accepted = complete & (uniform < probability)
+            log_density = jnp.where(accepted, new_log_density, state.log_density)
+            statistics = {
+                "acceptance_rate": probability,
+                "accepted": accepted,
+                "diverging": error > _DIVERGENT,
+                "energy": jnp.where(accepted, new_energy, energy),
+                "energy_error": error,
+                "lp": log_density,
+                "n_steps": path.steps,
+                "step_size": path.step_size,
+            }
+        position, gradient = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old),
+            (path.position, path.gradient),
+            (state.position, state.gradient),
+        )
+        adaptation = lax.cond(
+            complete & settings.adapting,
+            lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
+            lambda: state.adaptation,
+        )
+        iteration = state.iteration + complete.astype(jnp.int32)
+        refused = jnp.where(accepted, 0, state.refused + complete)
+        return HMCState(position, gradient, log_density, path, refused, adaptation, iteration, state.key), statistics

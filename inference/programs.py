@@ -1,0 +1,85 @@
+"""The compiled programs that every method shares: functions of (frozen method and target, shapes), compiled once.
+
+Data, keys, states and numbers of iterations are arguments; nothing is closed over. So a second run with the same shapes
+compiles nothing, and a piece of any length is the same program.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from inference.methods import Emission, Method
+from inference.target import Data, Position, Target
+
+__all__ = ["advance", "begin", "capacity", "conclude", "find_start"]
+
+_PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
+_PIECE_ITERATIONS = 4096
+
+
+@partial(jax.jit, static_argnames=("target", "prior"))
+def find_start(target: Target, data: Data, key: jax.Array, prior: bool) -> tuple[Position, jax.Array]:
+    """A random position, and whether its density is finite."""
+    return target.start(key, data, prior)
+
+
+@partial(jax.jit, static_argnames=("method", "target"))
+def begin(
+    method: Method, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
+) -> tuple[Any, jax.Array]:
+    """A chain's first state, and the key for its conclusion."""
+    method_key, last_key = jax.random.split(key)
+    return method.init(target, data, position, method_key, settings), last_key
+
+
+@partial(jax.jit, static_argnames=("method", "target", "capacity"))
+def advance(
+    method: Method, target: Target, capacity: int, data: Data, state: Any, count: jax.Array, work: jax.Array
+) -> tuple[jax.Array, jax.Array, Any, Emission]:
+    """Up to `count` iterations and `work` units of work; how many of each were made, and what the iterations emitted.
+
+    What they emit fills the first places of buffers of length `capacity`.
+    """
+    emission = jax.eval_shape(partial(method.step, target), data, state, work).emission
+    buffers = jax.tree.map(partial(_buffer, capacity), emission)
+
+    def unfinished(carry: tuple[jax.Array, jax.Array, Any, Any]) -> jax.Array:
+        done, worked, _, _ = carry
+        return (done < count) & (worked < work)
+
+    def body(carry: tuple[jax.Array, jax.Array, Any, Any]) -> tuple[jax.Array, jax.Array, Any, Any]:
+        done, worked, state, buffers = carry
+        step = method.step(target, data, state, work - worked)
+        buffers = jax.tree.map(partial(_write, done), buffers, step.emission)
+        return done + jnp.int32(step.complete), worked + jnp.int32(step.work), step.state, buffers
+
+    return lax.while_loop(unfinished, body, (jnp.int32(0), jnp.int32(0), state, buffers))
+
+
+def _buffer(capacity: int, leaf: Any) -> jax.Array:
+    with jax.enable_x64(leaf.dtype.itemsize == 8):  # a float32 program may emit float64
+        return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
+
+
+def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
+    with jax.enable_x64(leaf.dtype.itemsize == 8):
+        return buffer.at[place].set(leaf)
+
+
+@partial(jax.jit, static_argnames=("method", "target"))
+def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
+    """What a method makes of a chain's last state."""
+    return method.conclude(target, data, state, key)
+
+
+def capacity(program: Method, target: Target, data: Data, state: Any) -> int:
+    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are asked."""
+    emission = jax.eval_shape(partial(program.step, target), data, state, np.int32(1)).emission
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
+    return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))

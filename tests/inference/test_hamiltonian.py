@@ -1,0 +1,328 @@
+"""HMC as an algorithm: the integrator, the acceptance, the units of its lengths, and what it does in long runs."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import inference
+import models
+from inference import leapfrog
+from inference.binding import bind
+from inference.hamiltonian import HMC
+
+GENERATOR = np.random.default_rng(7)
+X = GENERATOR.normal(size=(40, 3)).astype(np.float32)
+Y = (np.sin(X[:, 0]) + 0.3 * GENERATOR.normal(size=40)).astype(np.float32)
+NETWORK = models.mlp((5,), "tanh", likelihood=models.Gaussian(scale=0.3))
+
+
+def skewed(y=None):
+    """A target without any symmetry: exponential tails to one side, doubly exponential ones to the other."""
+    w = numpyro.sample("w", dist.Gumbel(0.0, 1.0).expand((4,)).to_event(1))
+    numpyro.sample("y", dist.Normal(w.sum(), 1.0), obs=y)
+
+
+TARGETS = {"network": (NETWORK, (X, Y)), "skewed": (skewed, (np.float64(1.5),))}
+
+
+class Dynamics:
+    """The integrator on a target, from one start and one momentum."""
+
+    def __init__(self, name: str, precision: str = "float64") -> None:
+        self.precision = precision
+        model, args = TARGETS[name]
+        with jax.enable_x64(precision == "float64"):
+            self.target, self.data = bind(model, args, 1.0, "posterior")[:2]
+            position, _ = self.target.start(jax.random.key(1), self.data)
+            self.position = jax.tree.map(lambda leaf: leaf.astype(precision), position)
+            self.scale = jax.tree.map(
+                lambda leaf: 1.0 + 0.5 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), position
+            )
+            self.scale = jax.tree.map(lambda leaf: leaf.astype(precision), self.scale)
+            keys = jax.random.split(jax.random.key(2), len(position))
+            self.momentum = {
+                name: jax.random.normal(key, leaf.shape, precision)
+                for key, (name, leaf) in zip(keys, self.position.items(), strict=True)
+            }
+        self._integrate = jax.jit(self._trajectory)
+
+    def _trajectory(self, position, momentum, step_size, steps):
+        gradient = jax.grad(self.target.log_density)(position, self.data)
+        path = leapfrog.launch(position, gradient, momentum, self.scale, step_size, steps)
+        path = jax.lax.fori_loop(
+            0, steps, lambda _, path: leapfrog.leapfrog(self.target, self.data, self.scale, path), path
+        )
+        end = leapfrog.land(path, self.scale)
+        energy = leapfrog.kinetic(end), self.target.exact_log_density(path.position, self.data)
+        before = path.kinetic, self.target.exact_log_density(position, self.data)
+        return path.position, end, energy, before
+
+    def run(self, length: float, steps: int, position=None, momentum=None):
+        """End position, end momentum and energy error."""
+        with jax.enable_x64(self.precision == "float64"):
+            step_size = jnp.asarray(length / steps, self.precision)
+            position, momentum, after, before = self._integrate(
+                position or self.position, momentum or self.momentum, step_size, np.int32(steps)
+            )
+        error = (float(after[0]) - float(after[1])) - (float(before[0]) - float(before[1]))
+        return position, momentum, error
+
+
+def _farthest(first, second) -> float:
+    return max(float(np.abs(np.asarray(first[name]) - np.asarray(second[name])).max()) for name in first)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_time_can_be_reversed(name):
+    dynamics = Dynamics(name)
+    end, momentum, _ = dynamics.run(2.0, 10_000)
+    assert _farthest(end, dynamics.position) > 0.1  # it went somewhere
+    back, returned, _ = dynamics.run(2.0, 10_000, end, jax.tree.map(np.negative, momentum))
+    assert _farthest(back, dynamics.position) < 1e-10
+    assert _farthest(returned, jax.tree.map(np.negative, dynamics.momentum)) < 1e-10
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_energy_error_is_of_second_order(name):
+    dynamics = Dynamics(name)
+    errors = [dynamics.run(1.0, steps)[2] for steps in (400, 800, 1600)]
+    assert errors[0] / errors[1] == pytest.approx(4.0, abs=0.2)
+    assert errors[1] / errors[2] == pytest.approx(4.0, abs=0.2)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_phase_space_keeps_its_volume(name):
+    # In (u / s, p) the Jacobian J of a trajectory is symplectic: J^T S J = S, with S = ((0, I), (-I, 0)).
+    dynamics = Dynamics(name)
+    with jax.enable_x64(True):
+        flat, unflatten = jax.flatten_util.ravel_pytree((dynamics.position, dynamics.momentum))
+
+        def flow(z):
+            end = dynamics._trajectory(*unflatten(z), jnp.asarray(0.05), np.int32(7))
+            return jax.flatten_util.ravel_pytree(end[:2])[0]
+
+        scale = np.asarray(
+            jax.flatten_util.ravel_pytree((dynamics.scale, jax.tree.map(jnp.ones_like, dynamics.scale)))[0]
+        )
+        jacobian = np.asarray(jax.jacfwd(flow)(flat)) * scale / scale[:, None]
+    half = len(flat) // 2
+    form = np.block([[np.zeros((half, half)), np.eye(half)], [-np.eye(half), np.zeros((half, half))]])
+    np.testing.assert_allclose(jacobian.T @ form @ jacobian, form, atol=1e-10)
+
+
+def test_float32_trajectories_stay_close_to_float64():
+    # Seen here: 8e-7 and 6e-5; with sums that are not compensated, 4e-5 and 4e-3.
+    wide, narrow = Dynamics("network"), Dynamics("network", "float32")
+    start, momentum = jax.tree.map(lambda leaf: leaf.astype(np.float32), (wide.position, wide.momentum))
+    end, _, error = narrow.run(1.0, 20_000, start, momentum)
+    with jax.enable_x64(True):
+        start, momentum = jax.tree.map(lambda leaf: leaf.astype(np.float64), (start, momentum))
+        expected, _, exact_error = wide.run(1.0, 20_000, start, momentum)
+    assert _farthest(end, expected) < 5e-6
+    assert abs(error - exact_error) < 2e-4
+
+
+def _normal_model(y=None):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(w, 0.5), obs=y)  # posterior precision 1 + 4
+
+
+@pytest.mark.parametrize(("step_size", "length"), [(0.5, 1.5), (0.8, 0.8), (0.85, 2.55)])
+def test_acceptance_on_a_normal_target_is_the_known_one(step_size, length):
+    # A trajectory is linear, z' = M z with det M = 1; in coordinates where the target is standard, M^T M has the
+    # eigenvalues k and 1/k, and the mean acceptance is 2 P(H' < H) = (4 / pi) arctan(1 / sqrt(k)).
+    precision = 5.0
+    kick, drift = np.array([[1, 0], [-step_size * precision / 2, 1]]), np.array([[1, step_size], [0, 1]])
+    scaling = np.diag([np.sqrt(precision), 1.0])
+    trajectory = np.linalg.matrix_power(kick @ drift @ kick, round(length / step_size))
+    k = np.linalg.eigvalsh(
+        (scaling @ trajectory @ np.linalg.inv(scaling)).T @ (scaling @ trajectory @ np.linalg.inv(scaling))
+    )[1]
+    expected = 4 / np.pi * np.arctan(1 / np.sqrt(k))
+    posterior = inference.run(
+        _normal_model, np.float64(0.3), method="hmc", step_size=step_size, trajectory_length=length, draws=5000,
+        seed=3, progress=False,
+    )  # fmt: skip
+    from inference import mixing
+
+    rate = posterior.statistics["acceptance_rate"][..., None].astype(np.float64)
+    assert 0.2 < expected < 0.98
+    assert abs(rate.mean() - expected) < 5 * mixing.mcse(rate)[0]
+    accepted = posterior.statistics["accepted"].mean()
+    assert abs(accepted - expected) < 5 * np.sqrt(0.25 / 5000)
+
+
+def test_a_refused_draw_is_repeated(conjugate):
+    posterior = conjugate.run(method="hmc", target_acceptance=0.5, chains=2, draws=200, seed=1)
+    accepted = posterior.statistics["accepted"]
+    assert 0.2 < accepted.mean() < 0.8
+    draws = conjugate.stacked(posterior)
+    same = (draws[:, 1:] == draws[:, :-1]).all(axis=-1)
+    np.testing.assert_array_equal(same, ~accepted[:, 1:])
+    for name in ("lp",):
+        np.testing.assert_array_equal(posterior.statistics[name][:, 1:][same], posterior.statistics[name][:, :-1][same])
+
+
+def test_statistics_say_what_happened(conjugate):
+    statistics = conjugate.run(method="hmc", chains=2, draws=50, seed=1).statistics
+    assert set(statistics) == {
+        "acceptance_rate", "accepted", "diverging", "energy", "energy_error", "lp", "n_steps", "step_size"
+    }  # fmt: skip
+    assert statistics["energy"].dtype == statistics["lp"].dtype == np.float64
+    np.testing.assert_allclose(
+        statistics["acceptance_rate"], np.exp(-np.maximum(statistics["energy_error"], 0)), rtol=1e-5
+    )
+    assert (statistics["energy"] > -statistics["lp"]).all()  # by the kinetic energy
+
+
+ALPHA = 0.8
+
+
+@pytest.mark.parametrize(
+    ("temperature", "tempering", "length"),
+    [
+        (1.0, "posterior", math.pi * ALPHA / 2),
+        (0.25, "posterior", math.pi * ALPHA / 4),
+        (0.25, "likelihood", math.pi * ALPHA / 2),
+    ],
+)
+def test_the_default_length_is_a_quarter_of_the_priors_period(conjugate, temperature, tempering, length):
+    posterior = conjugate.run(
+        method="hmc", chains=1, draws=3, step_size=0.03, temperature=temperature, tempering=tempering
+    )
+    steps = math.ceil(length / 0.03)
+    np.testing.assert_array_equal(posterior.statistics["n_steps"], steps)
+    np.testing.assert_allclose(posterior.statistics["step_size"], length / steps, rtol=1e-6)
+    number = conjugate.run(
+        method="hmc", chains=1, draws=3, step_size=0.03, trajectory_length=length, temperature=temperature,
+        tempering=tempering,
+    )  # fmt: skip
+    np.testing.assert_allclose(conjugate.stacked(number), conjugate.stacked(posterior), atol=1e-3)
+
+
+def test_a_step_that_divides_the_length_is_not_shortened():
+    posterior = inference.run(
+        _normal_model, np.float64(0.3), method="hmc", chains=1, draws=3, step_size=0.1, trajectory_length=1.0,
+        progress=False,
+    )  # fmt: skip
+    assert (posterior.statistics["n_steps"] == 10).all()
+
+
+def _settings(model, *args, **options):
+    target, data = bind(model, args, 1.0, "posterior")[:2]
+    return HMC(**options).settings(target, data)
+
+
+def test_coordinates_are_whitened_by_the_prior():
+    model = models.mlp((5,), prior={"default": models.Normal(2.0), "output": models.Normal(0.5)})
+    settings = _settings(model, X, Y)
+    # 20 hidden coordinates of scale 2, 6 of scale 0.5 and the noise: the median is 2.
+    assert settings.length == pytest.approx(math.pi)
+    np.testing.assert_allclose(settings.scale["hidden0.weight"], 1.0)
+    np.testing.assert_allclose(settings.scale["output.weight"], 0.25)
+    assert settings.scale["noise"] == pytest.approx(math.pi / (2 * math.sqrt(2)) / 2, rel=0.03)  # of log |z|
+
+
+def test_a_users_model_is_whitened_by_draws_from_its_prior():
+    def model(y):
+        wide = numpyro.sample("wide", dist.Normal(0.0, 30.0))
+        scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.5))
+        heavy = numpyro.sample("heavy", dist.Cauchy(0.0, 1.0))
+        flat = numpyro.sample("flat", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(wide + heavy + flat, scale), obs=y)
+
+    settings = _settings(model, np.zeros(3))
+    unit = settings.unit
+    assert settings.scale["wide"] * unit == pytest.approx(30, rel=0.1)
+    assert settings.scale["scale"] * unit == pytest.approx(0.5, rel=0.1)
+    assert settings.scale["heavy"] * unit == pytest.approx(2 / 1.349, rel=0.1)  # its quartiles are at -1 and 1
+    assert settings.scale["flat"] == 1
+    assert unit == pytest.approx(2 / 1.349, rel=0.1)  # the median
+
+
+def test_a_flat_prior_needs_a_length(conjugate):
+    flat = models.linear(models.Flat(), models.Gaussian(scale=0.5))
+    with pytest.raises(ValueError, match="give trajectory_length a number"):
+        inference.run(flat, conjugate.x, conjugate.y, method="hmc", progress=False)
+    inference.run(flat, conjugate.x, conjugate.y, method="hmc", trajectory_length=0.3, draws=10, progress=False)
+
+
+def test_jitter_spreads_the_lengths(conjugate):
+    options = dict(method="hmc", chains=1, draws=400, step_size=0.01, trajectory_length=1.0)
+    steps = conjugate.run(jitter=0.3, **options).statistics["n_steps"]
+    assert 70 <= steps.min() < 75
+    assert 126 < steps.max() <= 130
+    assert (conjugate.run(**options).statistics["n_steps"] == 100).all()
+
+
+def test_the_pilot_reaches_its_target(conjugate):
+    for target in (0.6, 0.9):
+        posterior = conjugate.run(method="hmc", target_acceptance=target, draws=500, seed=4, tuning=400)
+        assert abs(posterior.statistics["acceptance_rate"].mean() - target) < 0.1
+
+
+def test_a_diagonal_mass_takes_fewer_steps_where_scales_differ():
+    # Posterior standard deviations of 1 and 0.01: with the prior's scales a step must fit the narrow one.
+    def model(y):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand((2,)).to_event(1))
+        numpyro.sample("y", dist.Normal(w[1], 0.01), obs=y)
+
+    options = dict(method="hmc", draws=300, chains=2, progress=False, seed=2)
+    plain = inference.run(model, np.float64(0.5), **options)
+    scaled = inference.run(model, np.float64(0.5), mass="diagonal", tuning=400, **options)
+    assert scaled.statistics["n_steps"].mean() < plain.statistics["n_steps"].mean() / 10
+    deviations = scaled.draws["w"].std(axis=(0, 1))
+    assert deviations[0] == pytest.approx(1.0, rel=0.2)
+    assert deviations[1] == pytest.approx(0.01, rel=0.2)
+
+
+def test_a_chain_that_is_refused_gets_away_in_warm_up(conjugate):
+    # Ten times the step that the posterior bears: only halved steps are accepted.
+    stuck = dict(method="hmc", chains=1, draws=20, step_size=0.5, trajectory_length=2.0, start="random", seed=5)
+    with pytest.warns(UserWarning, match=r"chain 0 accepted 0% of its proposals; use a smaller step_size"):
+        without = conjugate.run(warmup=0, **stuck)
+    with pytest.warns(UserWarning, match="accepted"):
+        after = conjugate.run(warmup=30, **stuck)
+    moved = np.abs(conjugate.stacked(after)[0, 0] - conjugate.stacked(without)[0, 0]).max()
+    assert moved > 0.1
+    assert after.statistics["lp"][0, 0] > without.statistics["lp"][0, 0]
+
+
+def test_kernels_use_each_key_once(conjugate):
+    target, data = bind(conjugate.model, (conjugate.x, conjugate.y), 1.0, "posterior")[:2]
+    method = HMC(jitter=0.1, mass="diagonal")
+    settings = method.settings(target, data)
+    start, _ = target.start(jax.random.key(0), data)
+    with jax.debug_key_reuse(True):
+        state = jax.jit(lambda key: method.init(target, data, start, key, settings))(jax.random.key(1))
+        step = jax.jit(lambda state: method.step(target, data, state, np.int32(5)))
+        for _ in range(4):
+            state = step(state).state
+        key = jax.random.key(2)
+        jax.random.normal(key)
+        with pytest.raises(jax.errors.KeyReuseError):  # the checker does look
+            jax.random.normal(key)
+
+
+def test_rounding_of_large_energies_is_noticed(conjugate):
+    def offset(constant, x, y):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+        numpyro.factor("constant", constant)
+        with numpyro.plate("rows", len(y)):
+            numpyro.sample("y", dist.Normal(x[:, 0] * w, 1.0), obs=y)
+
+    args = (conjugate.x, conjugate.y)
+    with pytest.warns(UserWarning, match=r"nuts: rounding moves the energies by .* nat, above 0.05.*float64"):
+        inference.run(offset, np.float64(3e7), *args, method="nuts", chains=1, draws=50, warmup=50, progress=False)
+    options = dict(method="hmc", chains=1, draws=50, step_size=0.1, progress=False)
+    posterior = inference.run(offset, np.float64(3e7), *args, **options)  # its energies are in float64: no warning
+    assert posterior.statistics["acceptance_rate"].mean() > 0.9
+    with pytest.warns(UserWarning, match=r"hmc: rounding moves the energies"):
+        inference.run(offset, np.float64(3e15), *args, **options)
