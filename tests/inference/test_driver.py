@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import inference
 from inference import driver
 
+ROOT = Path(__file__).parents[2]
+
+HMC = {"method": "hmc", "draws": 20, "warmup": 15, "tuning": 30}
 NUTS = {"method": "nuts", "draws": 20, "warmup": 15, "max_tree_depth": 5, "start": "random"}
 
 
@@ -18,22 +27,67 @@ def same(first: inference.Posterior, second: inference.Posterior, draws: int | N
     )
 
 
-def test_the_length_of_pieces_does_not_change_the_draws(conjugate, monkeypatch):
-    whole = conjugate.run(chains=2, **NUTS)
-    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)  # one iteration at a time
-    pieces = conjugate.run(chains=2, **NUTS)
+samplers = pytest.mark.parametrize("options", [NUTS, HMC], ids=["nuts", "hmc"])
+
+
+@samplers
+def test_the_length_of_pieces_does_not_change_the_draws(conjugate, monkeypatch, options):
+    whole = conjugate.run(chains=2, **options)
+    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)  # one iteration at a time, or one leapfrog step
+    pieces = conjugate.run(chains=2, **options)
     assert same(whole, pieces)
     assert whole.cost.gradients == pieces.cost.gradients
+    for name in whole.statistics:
+        np.testing.assert_array_equal(whole.statistics[name], pieces.statistics[name])
 
 
-def test_a_chain_does_not_depend_on_its_company(conjugate):
-    alone, three = conjugate.run(chains=1, **NUTS), conjugate.run(chains=3, **NUTS)
+@samplers
+def test_a_chain_does_not_depend_on_its_company(conjugate, options):
+    alone, three = conjugate.run(chains=1, **options), conjugate.run(chains=3, **options)
     assert same(alone, three, chains=1)
     assert not np.array_equal(three.draws["output.bias"][0], three.draws["output.bias"][1])
 
 
-def test_fewer_draws_are_the_first_of_more(conjugate):
-    assert same(conjugate.run(chains=2, **NUTS), conjugate.run(chains=2, **{**NUTS, "draws": 7}), draws=7)
+@samplers
+def test_fewer_draws_are_the_first_of_more(conjugate, options):
+    assert same(conjugate.run(chains=2, **options), conjugate.run(chains=2, **{**options, "draws": 7}), draws=7)
+
+
+_ON_DEVICES = """
+import hashlib, json, sys
+import jax
+import numpy as np
+import inference, models
+
+generator = np.random.default_rng(0)
+x = generator.normal(size=(1300, 3)).astype(np.float32)
+y = np.sin(x[:, 0]).astype(np.float32)
+digests = {"devices": len(jax.devices())}
+for method, options in json.loads(sys.argv[1]):
+    posterior = inference.run(models.mlp((6,), "tanh"), x, y, method=method, progress=False, **options)
+    content = b"".join(values.tobytes() for values in posterior.draws.values())
+    digests[method] = hashlib.sha256(content).hexdigest()
+print(json.dumps(digests))
+"""
+
+
+def test_the_number_of_devices_does_not_change_the_draws():
+    # What a machine has is set before JAX starts, so each number needs a process of its own.
+    options = {"chains": 2, "draws": 3, "warmup": 2}
+    runs = [
+        ("hmc", {**options, "step_size": 0.01, "trajectory_length": 0.3, "chunk_size": 512}),
+        ("ensemble", {"chains": 2, "steps": 50, "batch_size": 100}),
+    ]
+    digests = []
+    for count in (1, 2, 8):
+        flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "PYTHONPATH": str(ROOT)}
+        output = subprocess.run(
+            [sys.executable, "-c", _ON_DEVICES, json.dumps(runs)], env={**os.environ, **flags}, timeout=300,
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        digests.append(json.loads(output))
+        assert digests[-1].pop("devices") == count
+    assert digests[0] == digests[1] == digests[2]
 
 
 def test_thinning_keeps_every_third_draw(conjugate):
@@ -78,6 +132,26 @@ def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch):
     assert stopped.idata.posterior.attrs["partial"] == 1
 
 
+def test_interrupt_inside_a_trajectory_keeps_the_draws_before_it(conjugate, monkeypatch):
+    options = {**HMC, "warmup": 0, "start": "random", "step_size": 0.05, "trajectory_length": 2.0}  # 40 steps a draw
+    whole = conjugate.run(chains=1, **options)
+    _interrupt_after(monkeypatch, calls=100)  # each call before that makes one leapfrog step
+    stopped = conjugate.run(chains=1, **options)
+    assert stopped.ended == "interrupted"
+    assert stopped.shape == (1, 2)
+    assert same(whole, stopped, draws=2)
+
+
+def test_interrupt_before_the_chains_run_has_nothing_to_return(conjugate, monkeypatch):
+    _interrupt_after(monkeypatch, calls=5)  # while the ensemble trains
+    with pytest.raises(KeyboardInterrupt, match="before the first draw"):
+        conjugate.run(chains=2, **HMC)
+    monkeypatch.undo()
+    _interrupt_after(monkeypatch, calls=5)  # while the pilot runs
+    with pytest.raises(KeyboardInterrupt, match="before the first draw"):
+        conjugate.run(chains=2, start="random", **HMC)
+
+
 def test_a_second_interrupt_gives_up(conjugate, monkeypatch):
     def wait(*args, **kwargs):
         raise KeyboardInterrupt
@@ -115,6 +189,14 @@ def test_progress_in_a_log_is_a_few_plain_lines(conjugate, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith("map: 50/50  loss ")
+
+
+def test_progress_of_a_sampler_names_its_stages(conjugate, capsys):
+    inference.run(conjugate.model, conjugate.x, conjugate.y, chains=2, **HMC)
+    lines = capsys.readouterr().err.splitlines()
+    stages = ["hmc start chain 0", "hmc start chain 1", "hmc pilot", "hmc chain 0", "hmc chain 1"]
+    assert sorted(line.split(":")[0] for line in lines) == sorted(stages)
+    assert any(line.startswith("hmc chain 1: 35/35  acceptance 0.") for line in lines)
 
 
 def test_progress_off_is_silent(conjugate, capsys):

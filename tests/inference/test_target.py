@@ -1,0 +1,116 @@
+"""The log density: by blocks of rows, in either precision, the same numbers."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import inference
+import models
+from inference.binding import bind
+
+GENERATOR = np.random.default_rng(3)
+X = GENERATOR.normal(size=(1000, 4)).astype(np.float32)
+Y = np.sin(X[:, 0]).astype(np.float32)
+LABELS = (X[:, 0] > 0).astype(np.int32) + (X[:, 1] > 0)
+
+MODELS = {
+    "learned noise": (models.mlp((5,)), Y),
+    "hierarchical": (models.mlp((5,), prior=models.Hierarchical()), Y),
+    "heteroscedastic": (models.mlp((5,), likelihood=models.HeteroscedasticGaussian()), Y),
+    "classes": (models.mlp((5,), likelihood=models.Categorical(3)), LABELS),
+    "noisy logits": (models.mlp((5,), likelihood=models.NoisyLogits(3)), LABELS),
+}
+
+
+@pytest.mark.parametrize("block", [100, 333])
+@pytest.mark.parametrize("name", MODELS)
+def test_blocks_of_rows_sum_to_the_whole(name, block):
+    # 100 divides 1,000 rows; the others leave some over.
+    model, y = MODELS[name]
+    with jax.enable_x64(True):
+        (target, data), (blocked, _) = (bind(model, (X, y), 0.7, "posterior", size)[:2] for size in (None, block))
+        assert (target.block, blocked.block) == (0, block)
+        position, _ = target.start(jax.random.key(0), data)
+        position = jax.tree.map(lambda leaf: leaf.astype(np.float64), position)
+        whole = jax.value_and_grad(target.log_density)(position, data)
+        parts = jax.value_and_grad(blocked.log_density)(position, data)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-9), whole, parts)
+        for a, b in zip(target.terms(position, data), blocked.terms(position, data), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_many_rows_are_taken_in_blocks_by_themselves():
+    few, many = (np.zeros((rows, 1), np.float32) for rows in (20_000, 20_001))
+    for x, block in ((few, 0), (many, 512)):
+        assert bind(models.mlp((2,)), (x, x[:, 0]), 1.0, "posterior")[0].block == block
+    assert bind(models.mlp((2,)), (few, few[:, 0]), 1.0, "posterior", 30_000)[0].block == 0  # one block holds all
+
+
+@pytest.mark.parametrize("method", ["hmc", "map"])
+def test_blocks_give_the_same_draws_but_for_rounding(method):
+    options = {"hmc": dict(chains=1, draws=2, warmup=0, step_size=0.01, trajectory_length=0.1, start="random")}.get(
+        method, {"steps": 20}
+    )
+    whole, blocks = (
+        inference.run(
+            models.mlp((5,)), X, Y, method=method, progress=False, chunk_size=size, precision="float64", **options
+        )
+        for size in (None, 64)
+    )
+    for name in whole.draws:
+        np.testing.assert_allclose(whole.draws[name], blocks.draws[name], rtol=1e-9)
+
+
+def test_minibatches_of_blocked_data_keep_their_scale():
+    target, data = bind(models.mlp((5,)), (X, Y), 1.0, "posterior", 64)[:2]
+    position, _ = target.start(jax.random.key(0), data)
+    rows = jnp.arange(1000)
+    np.testing.assert_allclose(
+        target.estimate(position, data, rows).log_likelihood, target.terms(position, data).log_likelihood, rtol=1e-5
+    )
+
+
+def test_exact_log_density_is_float64_in_the_middle_of_a_float32_program():
+    target, data = bind(models.mlp((5,)), (X, Y), 1.0, "posterior")[:2]
+    position, _ = target.start(jax.random.key(0), data)
+    compiled = jax.jit(lambda position: (target.log_density(position, data), target.exact_log_density(position, data)))
+    narrow, wide = compiled(position)
+    assert (narrow.dtype, wide.dtype) == (np.float32, np.float64)
+    assert jnp.ones(1).dtype == np.float32
+    with jax.enable_x64(True):
+        wider = jax.tree.map(lambda leaf: leaf.astype(np.float64), position)
+        np.testing.assert_allclose(wide, target.log_density(wider, data), rtol=1e-14)
+    np.testing.assert_allclose(narrow, wide, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["map", "hmc", "nuts", "svi"])
+def test_float64_is_an_option_without_side_effects(conjugate, method):
+    options = {
+        "map": {"steps": 4000}, "hmc": {"chains": 1, "draws": 5}, "nuts": {"chains": 1, "draws": 5, "warmup": 50},
+        "svi": {"steps": 50, "draws": 5},
+    }[method]  # fmt: skip
+    before = jax.config.jax_enable_x64
+    posterior = conjugate.run(method=method, precision="float64", **options)
+    assert jax.config.jax_enable_x64 == before is False
+    assert jnp.ones(1).dtype == np.float32
+    assert all(values.dtype == np.float64 for values in posterior.draws.values())
+    assert posterior.predict(conjugate.x).mean.shape == (40,)
+    if method == "map":
+        mean, _ = conjugate.posterior()
+        np.testing.assert_allclose(conjugate.stacked(posterior)[0, 0], mean, atol=1e-8)
+    narrow = conjugate.run(method=method, **options)
+    assert all(values.dtype == np.float32 for values in narrow.draws.values())
+
+
+def test_chunks_need_rows():
+    def model(y):
+        w = numpyro.sample("w", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(w, 1), obs=y)
+
+    with pytest.raises(ValueError, match="chunk_size needs a network"):
+        inference.run(model, np.zeros(3), chunk_size=2, progress=False)
