@@ -326,3 +326,10 @@ def test_rounding_of_large_energies_is_noticed(conjugate):
     assert posterior.statistics["acceptance_rate"].mean() > 0.9
     with pytest.warns(UserWarning, match=r"hmc: rounding moves the energies"):
         inference.run(offset, np.float64(3e15), *args, **options)
+
+
+def test_steps_are_halved_in_warm_up_only(conjugate):
+    posterior = conjugate.run(method="hmc", target_acceptance=0.5, chains=2, draws=100, warmup=20, seed=1)
+    assert posterior.statistics["accepted"].mean() < 0.8
+    assert len(np.unique(posterior.statistics["n_steps"])) == 1
+    assert len(np.unique(posterior.statistics["step_size"])) == 1
