@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test validate references check format bench clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
@@ -22,8 +22,17 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Long validations: large data, long trajectories, what one sample is too small to show.
+validate: $(READY)
+	$(BIN)/python -m pytest -m validate -s
+
+# The moments that samplers are tested against, by an independent sampler.
+references: $(READY)
+	$(BIN)/python -W ignore tests/references/make.py
+
 bench: $(READY)
-	$(BIN)/python -m benchmarks.importing
+	for name in importing starting hamiltonian ensembles rows quality; do \
+		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # The environment is made anew when what it should hold has changed.
 $(READY): requirements.lock pyproject.toml

@@ -142,7 +142,9 @@ def convergence(
     """
     thresholds = {"rhat": rhat, "ess": ess, "ebfmi": ebfmi, "pareto_k": pareto_k, "slope": slope}
     if posterior.kind == "point":
-        return Convergence("One draw: there is no convergence to judge.", None, (), "point", thresholds=thresholds)
+        members = posterior.shape[0]
+        what = "One draw" if members == 1 else f"{members} members of one draw each"
+        return Convergence(f"{what}: there is no convergence to judge.", None, (), "point", thresholds=thresholds)
     if posterior.kind == "guide":
         return _judge_guide(posterior, thresholds)
     return _judge_chains(posterior, x, thresholds)

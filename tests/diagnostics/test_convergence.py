@@ -234,3 +234,9 @@ def test_k_hat_finds_a_guide_that_is_too_narrow(conjugate):
     narrow = inference.Posterior(**{**posterior.__dict__, "statistics": statistics})
     assert convergence(narrow).pareto_k > 0.7
     assert "importance check failed" in str(convergence(narrow))
+
+
+def test_members_of_an_ensemble_have_nothing_to_judge(conjugate):
+    judged = convergence(conjugate.run(method="ensemble", chains=3, steps=5))
+    assert (judged.passed, judged.kind) == (None, "point")
+    assert str(judged) == "3 members of one draw each: there is no convergence to judge."
