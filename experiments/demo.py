@@ -30,7 +30,7 @@ def demo(report: Path = Path("report.html")) -> None:
     posteriors = {
         "ensemble": inference.run(model, train, method="ensemble", chains=5),
         "svi": inference.run(model, train, method="svi"),
-        "hmc": inference.run(model, train, method="hmc", chains=4, draws=500),
+        "hmc": inference.run(model, train, method="hmc", chains=4, draws=4000, until={"ess": 400, "rhat": 1.01}),
     }
 
     comparison = diagnostics.compare(posteriors, test, reference="hmc")
