@@ -35,6 +35,14 @@ def test_chains_of_a_network_start_at_members_of_an_ensemble():
     np.testing.assert_array_equal(weights[:1], first(chains=1).draws["hidden0.weight"][:, 0])  # in any company
 
 
+def test_the_pilot_does_not_depend_on_the_number_of_chains():
+    # Chains of this network start in different modes, so it matters where the pilot does.
+    options = dict(method="hmc", draws=2, warmup=1, tuning=10, seed=3, progress=False)
+    alone, three = (inference.run(NETWORK, X, Y, chains=chains, **options) for chains in (1, 3))
+    np.testing.assert_array_equal(alone.statistics["step_size"], three.statistics["step_size"][:1])
+    np.testing.assert_array_equal(alone.draws["hidden0.weight"], three.draws["hidden0.weight"][:1])
+
+
 def test_chains_can_start_at_one_map_point():
     posterior = first(chains=3, start="map")
     weights = posterior.draws["hidden0.weight"][:, 0]
