@@ -37,7 +37,7 @@ class Settings(NamedTuple):
         length: of a trajectory.
         step_size: the largest; a trajectory's is what divides its length.
         adapting: whether this is the pilot.
-        warmup: iterations in which a refused proposal halves the next step.
+        warmup: iterations in which a refused proposal halves the next trajectory.
         first: the first iteration whose draw counts for the mass.
         restart: the iteration before which the averaging begins anew, with the new mass if there is one.
     """
@@ -74,7 +74,7 @@ class Settings(NamedTuple):
         """The chains', from the pilot's last adaptation; a step size that the user has given stays."""
         number = type(self.length)
         if step_size is None:
-            step_size = math.exp(float(adaptation.averaging[1]))
+            step_size = float(np.clip(math.exp(adaptation.averaging[1]), self.length / _MOST_STEPS, self.length))
         return self._replace(
             scale=jax.device_get(adaptation.settings.scale), step_size=number(step_size), adapting=np.bool_(False)
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,11 +70,35 @@ def bind(
     _check(trace)
     observed = _observed(model, arguments, arrays, trace)
     target = Target(model, arguments, tempering, block=_block(model, arrays, chunk_size))
-    data = Data(arrays, np.asarray(temperature, jax.dtypes.canonicalize_dtype(np.float64)))
+    data = Data(arrays, _temperature(temperature))
     if not has_recipe(model):
         target = target.identified(data)
+    target = replace(target, exact=_exact(target, data))
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
     return Bound(target, data, observed, deterministic)
+
+
+def _temperature(temperature: float) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        value = np.asarray(temperature, jax.dtypes.canonicalize_dtype(np.float64))
+    if not (np.isfinite(value) and value > np.finfo(value.dtype).tiny):
+        raise ValueError(f"temperature must be a number that {value.dtype} can hold, above 0, got {temperature!r}")
+    return value
+
+
+def _exact(target: Target, data: Data) -> bool:
+    """Whether the log density can be evaluated in float64: a user's model may insist on float32 somewhere."""
+    try:
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        position, _ = jax.eval_shape(target.start, key, data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # JAX's for values that lose precision where they are stored
+            jax.eval_shape(target.exact_log_density, position, data)
+    except (TypeError, FutureWarning) as error:
+        if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
+            raise ValueError(f'the model can\'t run with precision="float64": {str(error).splitlines()[0]}') from error
+        return False
+    return True
 
 
 def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size: int | None) -> int:

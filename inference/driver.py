@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,6 +26,7 @@ from inference import programs
 from inference.methods import Method
 from inference.progress import Display
 from inference.target import Data, Position, Target
+from inference.tracing import TRACING
 
 __all__ = ["Cost", "Outcome", "drive"]
 
@@ -76,6 +76,7 @@ class Outcome:
         states: each chain's last state.
         cost: what it took.
         ended: why it ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
+        interrupted: whether Ctrl-C was pressed, if only when the last iteration was under way.
     """
 
     draws: dict[str, np.ndarray]
@@ -84,6 +85,7 @@ class Outcome:
     states: list[Any]
     cost: Cost
     ended: str
+    interrupted: bool
 
 
 @dataclass
@@ -96,6 +98,7 @@ class _Chain:
     done: int = 0
     work: int = 1
     gradients: float = 0.0
+    keeping: bool = False
     sums: dict[str, float] = field(default_factory=dict)
     draws: list[dict[str, np.ndarray]] = field(default_factory=list)
     info: list[dict[str, np.ndarray]] = field(default_factory=list)
@@ -111,7 +114,6 @@ def drive(
     settings: Any,
     title: str,
     progress: bool,
-    tracing: AbstractContextManager[Any],
     milestones: Iterable[int] = (),
     enough: Callable[[dict[str, np.ndarray]], bool] | None = None,
 ) -> Outcome:
@@ -126,7 +128,6 @@ def drive(
         settings: what all chains share.
         title: what to call it.
         progress: show it.
-        tracing: held while programs are traced, so that runs in several threads of a user's don't meet there.
         milestones: numbers of draws at which to ask whether there are enough.
         enough: asked then, with the draws so far.
 
@@ -135,10 +136,11 @@ def drive(
     """
     began = time.perf_counter()
     wide = method.precision == "float64"
+    products = getattr(jax.config, "jax_default_matmul_precision")  # noqa: B009 (not known to type checkers)
     with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
         program = method.program()
         on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}
-        with tracing:
+        with TRACING:
             chains = []
             for i, (device, start) in enumerate(zip(itertools.cycle(on_device), starts, strict=False)):
                 start = jax.device_put(start, device)
@@ -154,20 +156,24 @@ def drive(
         compiled = time.perf_counter()
 
         def piece(goal: int, chain: _Chain) -> str:
-            with jax.enable_x64(wide):  # a thread has its own
+            with jax.enable_x64(wide), jax.default_matmul_precision(products):  # a thread has its own
                 advance = partial(programs.advance, program, target, capacity, on_device[chain.device])
                 return _piece(method, data, advance, min(capacity, goal - chain.done), chain)
 
-        ended = "draws"
-        goals = [method.kept[draws - 1] + 1 for draws in milestones if draws < len(method.kept)]
-        for goal in (*goals, method.iterations):
-            if _run_chains(goal, chains, partial(piece, goal), display):
-                ended = "interrupted"
+        ended, interrupted = "draws", False
+        goals = [method.kept[draws - 1] + 1 for draws in milestones]
+        for goal in goals or [method.iterations]:
+            interrupted = _run_chains(goal, chains, partial(piece, goal), display)
+            try:
+                if interrupted and any(chain.done < method.iterations for chain in chains):
+                    raise KeyboardInterrupt
+                if goals and enough is not None and enough(_drawn(chains)):
+                    ended = "until"
+                    break
+            except KeyboardInterrupt:  # also while the draws were looked at
+                ended, interrupted = "interrupted", True
                 break
-            if goal < method.iterations and enough is not None and enough(_drawn(chains)):
-                ended = "until"
-                break
-        with tracing:
+        with TRACING:
             draws, statistics, curves = _gather(method, target, data, chains)
     cost = Cost(
         compile_seconds=compiled - began,
@@ -175,7 +181,7 @@ def drive(
         gradients=round(sum(chain.gradients for chain in chains)),
         peak_memory=_peak_memory(),
     )
-    return Outcome(draws, statistics, curves, [chain.state for chain in chains], cost, ended)
+    return Outcome(draws, statistics, curves, [chain.state for chain in chains], cost, ended, interrupted)
 
 
 def _devices(chains: int) -> list[Any]:
@@ -185,7 +191,7 @@ def _devices(chains: int) -> list[Any]:
 
 
 def _run_chains(goal: int, chains: list[_Chain], piece: Callable[[_Chain], str], display: Display) -> bool:
-    """Run all chains to so many iterations in worker threads; True if they were stopped before that.
+    """Run all chains to so many iterations in worker threads; True if Ctrl-C was pressed.
 
     The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once.
     """
@@ -210,7 +216,7 @@ def _run_chains(goal: int, chains: list[_Chain], piece: Callable[[_Chain], str],
                 running = {future: i for future, i in running.items() if not future.cancel()}
     finally:
         pool.shutdown(wait=not running, cancel_futures=True)
-    return stopped and any(chain.done < goal for chain in chains)
+    return stopped
 
 
 def _piece(method: Method, data: Data, advance: Callable[..., Any], most: int, chain: _Chain) -> str:
@@ -225,21 +231,26 @@ def _piece(method: Method, data: Data, advance: Callable[..., Any], most: int, c
     kept = {name: values[keep] for name, values in info.items()}
     chain.draws.append({name: values[keep] for name, values in draws.items()})
     chain.info.append(kept)
-    for name, values in kept.items():
+    if keep.any() and not chain.keeping:
+        chain.keeping, chain.sums = True, {}  # what is shown of the warm-up is not of the draws
+    shown = kept if chain.keeping else info
+    for name, values in (shown | {"count": np.ones(len(keep[keep]) if chain.keeping else count)}).items():
         chain.sums[name] = chain.sums.get(name, 0.0) + float(values.sum())
-    chain.sums["count"] = chain.sums.get("count", 0.0) + int(keep.sum())
     chain.gradients += method.gradients(info, data)
     chain.state, chain.done = state, chain.done + count
     pace = int(worked) / max(time.perf_counter() - began, 1e-6)
     chain.work = int(np.clip(pace * _PIECE_SECONDS, 1, 2**30))
-    status = method.status(kept, chain.sums) if chain.sums["count"] else "warming up"
-    return ", ".join(words for words in (status, method.under_way(state)) if words)
+    stage = "" if chain.keeping else "warming up"
+    status = method.status(shown, chain.sums) if chain.sums["count"] else ""
+    return ", ".join(words for words in (stage, status, method.under_way(state)) if words)
 
 
 def _gather(
     method: Method, target: Target, data: Data, chains: list[_Chain]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest."""
+    if not all(chain.info for chain in chains):
+        raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     info = _stacked([_joined(chain.info) for chain in chains])
     if method.kept:
         draws = _drawn(chains)

@@ -12,13 +12,13 @@ The trajectory length is pi/2 in coordinates whitened by the prior's standard de
 prior, which brings its draws to independence), or what is given: L = ceil(length / step size), and the step that is
 used is length / L. The scales s are the prior's standard deviations in unconstrained space, divided by their median a.
 Where all are the same, s = 1, and lengths and steps are those of the plain coordinates: the length is pi a / 2. With
-`tempering="posterior"` the prior is sqrt(T) wider, and so is that length. A coordinate with a flat prior has s = 1.
+`tempering="posterior"` the prior is sqrt(T) wider, and so are a and that length. A flat prior has s = 1.
 
 A pilot chain finds the step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains, so chains are
 the same in any company and in step with each other. Both energies are computed in float64, also on a float32
 trajectory, and the sums over its steps are compensated (Kahan), so that neither large data nor long trajectories drown
-the energy error in rounding. In warm-up each refusal in a row halves the next trajectory's step: a start can be in a
-narrower place than those that the pilot tuned the step for.
+the energy error in rounding. In warm-up a refusal halves the next trajectory's step and length, and an acceptance takes
+one halving back: a start can be in a narrower place than those that the pilot tuned the step for.
 
 References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, https://arxiv.org/abs/1111.4246.
 """
@@ -26,7 +26,9 @@ References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, h
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -36,7 +38,8 @@ from jax import lax
 
 from inference.adaptation import Adaptation, Settings
 from inference.leapfrog import Path, kinetic, land, launch, leapfrog
-from inference.methods import ENERGY_NOISE, Sampler, Step
+from inference.methods import Sampler, Step
+from inference.rounding import energy_noise, too_noisy
 from inference.target import Data, Position, Target, standard_normal
 from inference.whitening import prior_scales
 from models.validation import one_of, positive_integer, positive_number
@@ -44,7 +47,9 @@ from models.validation import one_of, positive_integer, positive_number
 __all__ = ["HMC", "HMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
-_MOST_HALVINGS = 4  # of the step in warm-up
+_PILOT_STEPS = 2000  # of a pilot's trajectory: enough to see the energy error, and no runaway while the step is sought
+_STUCK = 0.1  # acceptance below which a chain hardly moves
+_MOST_STEPS = 2**30  # what a counter holds
 _ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
 
 
@@ -56,7 +61,7 @@ class HMCState(NamedTuple):
         gradient: of the log density there.
         log_density: there, in float64.
         path: the trajectory under way, if it has steps left.
-        refused: how many proposals were refused in a row.
+        halvings: of step and length in warm-up: one more after a refusal, one less after an acceptance.
         adaptation: the step size and the scales, and how the pilot finds them.
         iteration: how many trajectories have ended.
         key: the chain's key; each iteration folds its number in.
@@ -66,7 +71,7 @@ class HMCState(NamedTuple):
     gradient: Position
     log_density: jax.Array
     path: Path
-    refused: jax.Array
+    halvings: jax.Array
     adaptation: Adaptation
     iteration: jax.Array
     key: jax.Array
@@ -128,7 +133,8 @@ class HMC(Sampler):
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Scales, length and the first step size, from the prior."""
-        scales = prior_scales(target, data)
+        wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
+        scales = {name: wider * each for name, each in prior_scales(target, data).items()}
         finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
         if not finite.size and self.trajectory_length == "prior":
             raise ValueError(
@@ -136,15 +142,20 @@ class HMC(Sampler):
                 "number in the units of the weights"
             )
         unit = float(np.median(finite)) if finite.size else 1.0
-        if self.trajectory_length == "prior":
-            wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
-            length = 0.5 * math.pi * unit * wider
-        else:
-            length = float(self.trajectory_length)
+        length = 0.5 * math.pi * unit if self.trajectory_length == "prior" else float(self.trajectory_length)
         scale = {name: np.where(np.isfinite(each), each / unit, 1.0) for name, each in scales.items()}
         scale = jax.tree.map(lambda each: each.astype(self.precision), scale)
         settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
         return settings if self.pilot() else self._of_chains(settings)
+
+    def check(self, target: Target, data: Data) -> None:
+        """Say so if energies can't be in float64."""
+        if not target.exact:
+            warnings.warn(
+                "hmc: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, "
+                "an array made with dtype=float32); energies are in float32, so watch energy_noise in sample_stats",
+                stacklevel=3,
+            )
 
     def pilot(self) -> HMC | None:
         """One chain that finds the step size, unless it is given and no mass is asked for."""
@@ -183,21 +194,17 @@ class HMC(Sampler):
         return f"{left} leapfrog steps left" if left else ""
 
     def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
-        """Energies that even float64 can't resolve, and chains that hardly move."""
-        found = []
-        noise = float(np.spacing(np.abs(statistics["energy"]).max()))
-        if noise > ENERGY_NOISE:
-            found.append(
-                f"hmc: rounding moves the energies by {noise:.2g} nat, above {ENERGY_NOISE}, so acceptance is partly "
-                "chance; standardise the data, or leave large constants out of the density"
-            )
+        """Energies with too much rounding in them, and chains that hardly move."""
+        remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
+        found = too_noisy(self.name, statistics["energy_noise"], remedy)
         accepted = statistics["acceptance_rate"].mean(axis=1)
-        if accepted.min() < 0.1:
-            found.append(
-                f"hmc: chain {int(accepted.argmin())} accepted {accepted.min():.0%} of its proposals; use a smaller "
-                "step_size, or a larger target_acceptance"
+        stuck = np.flatnonzero(accepted < _STUCK)
+        if stuck.size:
+            found += (
+                f"hmc: chain{'s' * (stuck.size > 1)} {', '.join(map(str, stuck))} accepted less than {_STUCK:.0%} of "
+                "the proposals; use a longer warmup, a smaller step_size or a larger target_acceptance, or another start",
             )
-        return tuple(found)
+        return found
 
     def _keys(self, state: HMCState) -> jax.Array:
         """Of this iteration: for the momentum, the length and the acceptance."""
@@ -211,10 +218,10 @@ class HMC(Sampler):
         length = settings.length
         if self.jitter:
             length = length * (1 + self.jitter * jax.random.uniform(length_key, minval=-1.0, maxval=1.0))
-        halvings = jnp.where(state.iteration < settings.warmup, jnp.minimum(state.refused, _MOST_HALVINGS), 0)
-        count = jnp.ceil(length / (settings.step_size * 0.5**halvings) * (1 - _ROUNDING))
-        steps = count.astype(jnp.int32)
-        return launch(state.position, state.gradient, momentum, settings.scale, length / count, steps)
+        count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
+        step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
+        steps = jnp.minimum(count, jnp.where(settings.adapting, _PILOT_STEPS, _MOST_STEPS)).astype(jnp.int32)
+        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps)
 
     def _arrive(
         self, target: Target, data: Data, state: HMCState, complete: jax.Array
@@ -222,10 +229,12 @@ class HMC(Sampler):
         """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
         path, settings = state.path, state.adaptation.settings
         momentum = land(path, settings.scale)
-        new_log_density = target.exact_log_density(path.position, data)
+        exact = partial(target.exact_log_density, data=data)
+        new_log_density = exact(path.position)
+        noise = energy_noise(exact, path.position, new_log_density, path.gradient)
         with jax.enable_x64(True):
             energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
-            error = jnp.where(jnp.isnan(new_energy), jnp.inf, new_energy - energy)
+            error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
             probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
             uniform = jax.random.uniform(self._keys(state)[2], dtype=jnp.float32)
             accepted = complete & (uniform < probability)
@@ -236,6 +245,7 @@ class HMC(Sampler):
                 "diverging": error > _DIVERGENT,
                 "energy": jnp.where(accepted, new_energy, energy),
                 "energy_error": error,
+                "energy_noise": noise,
                 "lp": log_density,
                 "n_steps": path.steps,
                 "step_size": path.step_size,
@@ -251,5 +261,6 @@ class HMC(Sampler):
             lambda: state.adaptation,
         )
         iteration = state.iteration + complete.astype(jnp.int32)
-        refused = jnp.where(accepted, 0, state.refused + complete)
-        return HMCState(position, gradient, log_density, path, refused, adaptation, iteration, state.key), statistics
+        halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
+        halvings = jnp.where(iteration < settings.warmup, halvings, 0)
+        return HMCState(position, gradient, log_density, path, halvings, adaptation, iteration, state.key), statistics

@@ -18,10 +18,9 @@ import numpy as np
 from inference.target import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer, positive_number
 
-__all__ = ["ENERGY_NOISE", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
+__all__ = ["PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
 
 PRECISIONS = ("float32", "float64")
-ENERGY_NOISE = 0.05  # nats of rounding in an energy that acceptance can bear
 STARTS = ("ensemble", "map", "random", "prior")
 
 Draws = dict[str, jax.Array]
@@ -161,8 +160,8 @@ class Sampler(Method):
             and "random" for any other model.
         until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
             functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
-            {"ess": 400, "rhat": 1.01}, or one of the two. Looked at after 100 draws per chain, and after 200, 400
-            and so on, not more often, so that luck has few chances.
+            {"ess": 400, "rhat": 1.01}, or one of the two. Looked at after 100 draws per chain, 200, 400 and so on,
+            and at the end, not more often, so that luck has few chances.
     """
 
     kind: ClassVar[str] = "chains"

@@ -10,6 +10,7 @@ References: https://arxiv.org/abs/1111.4246, https://arxiv.org/abs/1701.02434.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -18,7 +19,8 @@ import numpy as np
 from numpyro.infer.hmc import HMCState, hmc
 from numpyro.infer.util import ParamInfo
 
-from inference.methods import ENERGY_NOISE, Sampler, Step
+from inference.methods import Sampler, Step
+from inference.rounding import energy_noise, too_noisy
 from inference.target import Data, Position, Target
 from models.validation import positive_integer, positive_number
 
@@ -68,15 +70,14 @@ class NUTS(Sampler):
         _, sample = self._kernel(target, data, here, state.rng_key)
         state = sample(state)
         depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
-        exact = target.exact_log_density(state.z, data)
-        with jax.enable_x64(True):
-            rounding = -state.potential_energy.astype(jnp.float64) - exact
+        density = partial(target.log_density, data=data)
+        gradient = jax.tree.map(jnp.negative, state.z_grad)
         statistics = {
             "acceptance_rate": state.accept_prob,
             "diverging": state.diverging,
             "energy": state.energy,
-            "energy_rounding": rounding,
-            "lp": exact,
+            "energy_noise": energy_noise(density, state.z, -state.potential_energy, gradient),
+            "lp": -state.potential_energy,
             "n_steps": state.num_steps,
             "reached_max_treedepth": depth >= self.max_tree_depth,
             "step_size": state.adapt_state.step_size,
@@ -85,14 +86,9 @@ class NUTS(Sampler):
         return Step(state, (target.constrain(state.z, data), statistics))
 
     def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
-        """Energies with too much rounding in them: what float32 and float64 make of the same draw differs by chance."""
-        noise = float(statistics["energy_rounding"].std(axis=1).max())
-        if noise <= ENERGY_NOISE:
-            return ()
-        return (
-            f"nuts: rounding moves the energies by {noise:.2g} nat, above {ENERGY_NOISE}, so acceptance is partly "
-            'chance; use precision="float64", or method="hmc", whose energies are in float64',
-        )
+        """Energies with too much rounding in them."""
+        remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
+        return too_noisy(self.name, statistics["energy_noise"], remedy)
 
     def _potential(self, target: Target, data: Data) -> Any:
         return lambda position: -target.log_density(position, data)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpyro import handlers
+from numpyro.distributions import Unit
 
 from data import Split
 from inference.arguments import Arguments, fingerprint, settle
@@ -25,6 +26,7 @@ from inference.arviz_import import arviz
 from inference.driver import Cost
 from inference.methods import Method
 from inference.prediction import Prediction
+from inference.tracing import TRACING
 from models import Network
 from models.validation import positive_integer
 
@@ -124,8 +126,12 @@ class Posterior:
             of its observed and deterministic sites, each (chain, draw, ...).
         """
         chosen = self._thinned(draws)
-        if isinstance(self.model, Network):
-            return self._predict_network(_inputs(args), chosen, batch_size)
+        with TRACING:
+            if isinstance(self.model, Network):
+                return self._predict_network(_inputs(args), chosen, batch_size)
+            return self._predict_sites(args, chosen, batch_size)
+
+    def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray], batch_size: int | None) -> Any:
         if batch_size is not None:
             raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
         key = jax.random.fold_in(self._key(), 2**31)  # apart from the chains' keys, which fold in small numbers
@@ -220,11 +226,16 @@ def _simulate(
         return {
             name: site["value"]
             for name, site in trace.items()
-            if site["type"] == "deterministic" or (site["type"] == "sample" and name not in draw)
+            if site["type"] == "deterministic" or (site["type"] == "sample" and name not in draw and not _factor(site))
         }
 
     count = len(next(iter(draws.values())))
     return lax.map(one, (draws, jax.random.split(key, count)))
+
+
+def _factor(site: dict[str, Any]) -> bool:
+    """Whether a site is a term of the density and observes nothing."""
+    return isinstance(site["fn"], Unit)
 
 
 @partial(jax.jit, static_argnames=("model", "identity", "arguments"))

@@ -23,10 +23,12 @@ _PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
 
 
-@partial(jax.jit, static_argnames=("target", "prior"))
-def find_start(target: Target, data: Data, key: jax.Array, prior: bool) -> tuple[Position, jax.Array]:
+@partial(jax.jit, static_argnames=("target", "how", "held"))
+def find_start(
+    target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...]
+) -> tuple[Position, jax.Array]:
     """A random position, and whether its density is finite."""
-    return target.start(key, data, prior)
+    return target.start(key, data, how, held)
 
 
 @partial(jax.jit, static_argnames=("method", "target"))

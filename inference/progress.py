@@ -27,7 +27,8 @@ class Display:
         self._total = total
         self._enabled = enabled
         self._bars: Any = None
-        self._said = [time.perf_counter()] * chains
+        self._began = time.perf_counter()
+        self._said = [self._began] * chains
 
     def __enter__(self) -> Display:
         if self._enabled:
@@ -55,8 +56,11 @@ class Display:
         if self._bars is not None:
             self._bars.update(self._tasks[chain], completed=done, status=status)
         elif self._enabled and (done == self._total or time.perf_counter() - self._said[chain] > _LINE_SECONDS):
-            self._said[chain] = time.perf_counter()
-            print(f"{self._labels[chain]}: {done}/{self._total}  {status}".rstrip(), file=sys.stderr, flush=True)
+            now = time.perf_counter()
+            left = (now - self._began) * (self._total - done) / max(done, 1)
+            words = f", {_duration(left)} left" if 0 < done < self._total else ""
+            self._said[chain] = now
+            print(f"{self._labels[chain]}: {done}/{self._total}{words}  {status}".rstrip(), file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
         """Say something beside the bars."""
@@ -70,3 +74,11 @@ class Display:
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

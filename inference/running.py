@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.random import key_impl
 
 from inference.binding import bind
 from inference.compilation import enable_compilation_cache
@@ -25,6 +25,7 @@ from inference.posterior import Posterior
 from inference.starting import find_starts
 from inference.stopping import enough, milestones
 from inference.target import TEMPERINGS, Data
+from inference.tracing import TRACING
 from inference.variational import SVI
 from models import Network
 from models.validation import one_of, positive_number
@@ -36,7 +37,6 @@ METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP,
 
 _STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
 _PROBES = 50  # enough functions to judge by, few enough to judge them at once
-_TRACING = threading.RLock()  # NumPyro's handler stack is shared by all threads: one traces at a time
 
 
 def run(
@@ -73,7 +73,7 @@ def run(
     positive_number("temperature", temperature)
     one_of("tempering", tempering, TEMPERINGS)
     wide = jax.enable_x64(chosen.precision == "float64")
-    with _TRACING, wide:
+    with TRACING, wide:
         bound = bind(model, args, float(temperature), tempering, chosen.chunk_size)
         chosen.check(bound.target, bound.data)
         key = _key(seed)
@@ -81,8 +81,8 @@ def run(
             warnings.warn(note, stacklevel=2)
         enable_compilation_cache()
         settings = chosen.settings(bound.target, bound.data)
-    starts = find_starts(chosen, bound.target, bound.data, jax.random.fold_in(key, _STARTS), progress, _TRACING)
-    stage = partial(drive, target=bound.target, data=bound.data, progress=progress, tracing=_TRACING)
+    starts = find_starts(chosen, bound.target, bound.data, jax.random.fold_in(key, _STARTS), progress)
+    stage = partial(drive, target=bound.target, data=bound.data, progress=progress)
     cost = starts.cost
     pilot = chosen.pilot()
     if pilot is not None:
@@ -90,6 +90,8 @@ def run(
             pilot, key=jax.random.fold_in(key, _PILOT), starts=starts.positions[:1], settings=settings,
             title=f"{chosen.name} pilot",
         )  # fmt: skip
+        if piloted.interrupted:
+            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         settings, cost = chosen.tuned(settings, piloted.states[0]), cost + piloted.cost
     record = Posterior(
         model=model,
@@ -151,6 +153,10 @@ def _method(method: str | Method, options: dict[str, Any]) -> Method:
 
 def _key(seed: Any) -> jax.Array:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
+        if key_impl(seed) != "threefry2x32":
+            raise ValueError(
+                f"seed must be a key of JAX's default generator, threefry, got {jax.random.key_impl(seed)}"
+            )
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")

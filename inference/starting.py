@@ -2,16 +2,19 @@
 
 A network's posterior has many modes, and a random point is far from all of them: a sampler that starts there spends its
 warm-up falling. An ensemble takes a second or so, finds a mode for each chain, and fails with a reason where a network
-can't be trained at all.
+can't be trained at all. While it trains, the noise stays at the median of its prior: a network that meets every target
+exactly would take it to 0, where the density has no bound, and leave the chain in a crack that is not the posterior.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
+import numpy as np
+from jax import lax
 
 from inference import programs
 from inference.binding import explain_start
@@ -19,6 +22,7 @@ from inference.driver import Cost, drive
 from inference.ensembles import Ensemble
 from inference.methods import Method
 from inference.target import Data, Position, Target
+from inference.tracing import TRACING
 from models import Network
 
 __all__ = ["Starts", "find_starts"]
@@ -47,7 +51,6 @@ def find_starts(
     data: Data,
     key: jax.Array,
     progress: bool,
-    tracing: AbstractContextManager[Any],
 ) -> Starts:
     """A start for each chain of a method; a chain's does not depend on how many there are.
 
@@ -55,35 +58,64 @@ def find_starts(
         ValueError: if no random point has a finite density.
         KeyboardInterrupt: if it is stopped.
     """
-    how = method.start or ("ensemble" if isinstance(target.model, Network) else "random")
-    if how in ("random", "prior"):
-        return _at_random(method, target, data, key, how, tracing)
     network = isinstance(target.model, Network)
-    ensemble = Ensemble(
+    how = method.start or ("ensemble" if network else "random")
+    random_key, train_key = jax.random.split(key)
+    if how in ("random", "prior"):
+        return _at_random(method, target, data, random_key, how)
+    rows = len(data.arrays[0]) if network else 0
+    trainer = _Trainer(
         chains=method.chains if how == "ensemble" else 1,
         steps=_STEPS,
-        batch_size=_BATCH if network and len(data.arrays[0]) > _WHOLE else None,
+        batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
+        held=_held(target, data),
     )
-    first = _at_random(ensemble, target, data, key, "random", tracing)
+    first = _at_random(trainer, target, data, random_key, "random", trainer.held)
     trained = drive(
-        ensemble, target, data, jax.random.fold_in(key, 1), starts=first.positions, settings=None,
-        title=f"{method.name} start", progress=progress, tracing=tracing,
+        trainer, target, data, train_key, starts=first.positions, settings=None, title=f"{method.name} start",
+        progress=progress,
     )  # fmt: skip
-    if trained.ended == "interrupted":
+    if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     positions = [state.parameters for state in trained.states]
     return Starts(positions if how == "ensemble" else positions * method.chains, how, first.cost + trained.cost)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Trainer(Ensemble):
+    """An ensemble of which some sites stay where they are.
+
+    Attributes:
+        held: their names.
+    """
+
+    held: tuple[str, ...] = ()
+
+    def objective(
+        self, target: Target, data: Data, rows: jax.Array | None, parameters: Position, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Minus the log density, without a gradient in the sites that are held."""
+        held = {name: lax.stop_gradient(parameters[name]) for name in self.held}
+        return super().objective(target, data, rows, parameters | held, key)
+
+
+def _held(target: Target, data: Data) -> tuple[str, ...]:
+    """The sites of a network that its outputs don't depend on: the noise."""
+    if not isinstance(target.model, Network):
+        return ()
+    x = np.asarray(data.arrays[0][:1])
+    return tuple(sorted(set(target.model.prior_scales(x)) - set(target.model.weights(x))))
+
+
 def _at_random(
-    method: Method, target: Target, data: Data, key: jax.Array, how: str, tracing: AbstractContextManager[Any]
+    method: Method, target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...] = ()
 ) -> Starts:
     began = time.perf_counter()
     positions = []
-    with tracing, jax.enable_x64(method.precision == "float64"):
+    with TRACING, jax.enable_x64(method.precision == "float64"):
         for i in range(method.chains):
-            position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how == "prior")
+            position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
             if not found:
                 raise explain_start(target, data, position)
             positions.append(position)

@@ -1,7 +1,7 @@
 """When draws are enough: the least effective sample size and the largest R-hat, in function space.
 
-Looked at after 100 draws per chain and at every doubling from there: a rule that is asked after every draw would stop
-on the first lucky one.
+Looked at after 100 draws per chain, at every doubling from there, and at the end: a rule that is asked after every draw
+would stop on the first lucky one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from models import Network
 
 __all__ = ["enough", "milestones"]
 
+_LEAST_JUDGED = 4  # draws per chain for which R-hat and ESS are defined
 _LEAST = 100  # draws per chain before the first look
 
 
@@ -24,11 +25,13 @@ def milestones(method: Method) -> list[int]:
     if not getattr(method, "until", None):
         return []
     doublings = int(np.ceil(np.log2(max(len(method.kept), _LEAST) / _LEAST)))
-    return [_LEAST * 2**i for i in range(doublings)]
+    return [*(_LEAST * 2**i for i in range(doublings)), len(method.kept)]
 
 
 def enough(posterior: Posterior) -> bool:
     """Whether the draws so far meet the conditions in `until`; with one chain R-hat is that of its halves."""
+    if posterior.shape[1] < _LEAST_JUDGED:
+        return False
     functions = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
     conditions = dict(posterior.method.options()["until"])
     if "ess" in conditions:

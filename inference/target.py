@@ -36,7 +36,7 @@ from jax import lax
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform
 from numpyro.distributions.transforms import biject_to
-from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.initialization import init_to_median, init_to_uniform
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
 
 from inference.arguments import Arguments, fingerprint
@@ -46,6 +46,7 @@ __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "latent_sites", 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
 
+_MEDIAN_DRAWS = 101  # of the prior: a start needs no more
 _TRIES = 100  # of finding a start with a finite density and gradient, as in Stan and NumPyro
 
 
@@ -90,6 +91,7 @@ class Target:
         tempering: which terms the temperature divides, "posterior" or "likelihood".
         identity: what the model computes, for a model that is not equal by value alone; see `inference.arguments`.
         block: rows per block of the log-likelihood, whose arrays then all have one row per example; 0 for all at once.
+        exact: whether the model can be evaluated in float64; one that insists on float32 somewhere can't.
     """
 
     model: Callable[..., Any]
@@ -97,6 +99,7 @@ class Target:
     tempering: str = "posterior"
     identity: str = ""
     block: int = 0
+    exact: bool = True
 
     def terms(self, position: Position, data: Data) -> Terms:
         """The three terms at a position, over all rows."""
@@ -140,7 +143,11 @@ class Target:
         return self.tempered(terms, data) + terms.log_jacobian
 
     def exact_log_density(self, position: Position, data: Data) -> jax.Array:
-        """The same in float64, in the middle of a float32 program too."""
+        """The same in float64, in the middle of a float32 program too; computed in float32 if the model insists."""
+        if not self.exact:
+            value = self.log_density(position, data)
+            with jax.enable_x64(True):
+                return value.astype(jnp.float64)
         with jax.enable_x64(True):
             return self.log_density(jax.tree.map(lambda leaf: leaf.astype(jnp.float64), position), data)
 
@@ -155,11 +162,14 @@ class Target:
         what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
         return replace(self, identity=what)
 
-    def start(self, key: jax.Array, data: Data, prior: bool = False) -> tuple[Position, jax.Array]:
+    def start(
+        self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()
+    ) -> tuple[Position, jax.Array]:
         """A random position with finite density and gradient, and whether one was found.
 
-        A site whose `infer` entry has a "start_scale" starts normal with that scale; others start uniform on
-        (-2, 2) in unconstrained coordinates. With `prior`, all that can be drawn from their prior are.
+        A site whose `infer` entry has a "start_scale" starts normal with that scale; others start uniform on (-2, 2)
+        in unconstrained coordinates. If `how` is "prior", all that can be drawn from their prior are. Sites that are
+        `held` start at the median of their prior.
         """
 
         def good(position: Position) -> jax.Array:
@@ -169,31 +179,35 @@ class Target:
 
         def again(carry: tuple[jax.Array, Position, jax.Array]) -> tuple[jax.Array, Position, jax.Array]:
             attempt, _, _ = carry
-            position = self._propose(jax.random.fold_in(key, attempt), data, prior)
+            position = self._propose(jax.random.fold_in(key, attempt), data, how, held)
             return attempt + 1, position, good(position)
 
-        nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, prior=prior), key, data))
+        nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, how=how, held=held), key, data))
         _, position, found = lax.while_loop(
             lambda carry: (carry[0] < _TRIES) & ~carry[2], again, (jnp.int32(0), nowhere, jnp.array(False))
         )
         return position, found
 
-    def trace(self, key: jax.Array, data: Data, prior: bool) -> dict[str, Any]:
-        """The model run once, with latent sites from their prior where that can be, or uniform on (-2, 2)."""
-        uniform = init_to_uniform(radius=2.0)
+    def trace(self, key: jax.Array, data: Data, how: str) -> dict[str, Any]:
+        """The model run once, with latent sites drawn from their prior ("prior"), at its "median", or at "random"."""
+        at_random = init_to_uniform(radius=2.0)
+        value = {"prior": lambda site: None, "median": init_to_median(num_samples=_MEDIAN_DRAWS)}.get(how, at_random)
         model = handlers.substitute(
-            handlers.seed(self.model, key), substitute_fn=lambda site: None if prior and proper(site) else uniform(site)
+            handlers.seed(self.model, key), substitute_fn=lambda site: (value if proper(site) else at_random)(site)
         )
         return handlers.trace(model).get_trace(*self.arguments.fill(data.arrays))
 
-    def _propose(self, key: jax.Array, data: Data, prior: bool = False) -> Position:
+    def _propose(self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()) -> Position:
         model_key, start_key = jax.random.split(key)
-        sites = latent_sites(self.trace(model_key, data, prior))
+        sites = latent_sites(self.trace(model_key, data, how))
+        if held:
+            medians = latent_sites(self.trace(model_key, data, "median"))
+            sites |= {name: medians[name] for name in held}
         position = {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
         scales = {
             name: site["infer"]["start_scale"]
             for name, site in sites.items()
-            if "start_scale" in site["infer"] and not (prior and proper(site))
+            if "start_scale" in site["infer"] and not (how == "prior" and proper(site))
         }
         normal = standard_normal(start_key, {name: position[name] for name in scales})
         return position | {name: scale * normal[name] for name, scale in scales.items()}

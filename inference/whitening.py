@@ -39,7 +39,7 @@ def prior_scales(target: Target, data: Data) -> dict[str, np.ndarray]:
 @partial(jax.jit, static_argnames=("target",))
 def _prior_draws(target: Target, data: Data, key: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
     def one(key: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
-        sites = latent_sites(target.trace(key, data, prior=True))
+        sites = latent_sites(target.trace(key, data, "prior"))
         return {
             name: (biject_to(site["fn"].support).inv(site["value"]), jnp.array(proper(site)))
             for name, site in sites.items()

@@ -86,6 +86,8 @@ BAD_CALLS = {
     "no batch": ({"method": "map", "batch_size": 0}, ValueError, r"map: batch_size must be at least 1"),
     "unknown guide": ({"method": "svi", "guide": "gausian"}, ValueError, r"'gausian'; did you mean 'gaussian'"),
     "zero temperature": ({"temperature": 0}, ValueError, r"temperature must be a finite number above 0, got 0"),
+    "cold beyond float32": ({"temperature": 1e-50}, ValueError, r"temperature must be a number that float32 can hold"),
+    "hot beyond float32": ({"temperature": 1e40}, ValueError, r"temperature must be a number that float32 can hold"),
     "infinite temperature": ({"temperature": np.inf}, ValueError, r"temperature must be a finite number above 0"),
     "unknown tempering": ({"tempering": "prior"}, ValueError, r"tempering must be one of 'posterior', 'likelihood'"),
     "data by name": ({"x": X}, ValueError, r"'x' is not an option of nuts; data are given by position"),

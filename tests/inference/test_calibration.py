@@ -10,7 +10,6 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import scipy.stats
 from numpyro import handlers
 from numpyro.infer import Predictive
@@ -78,7 +77,6 @@ def test_ranks_are_uniform():
     assert p.min() > FAMILY_WISE / len(p), f"p-values {p}"
 
 
-@pytest.mark.parametrize("quantity", [2])
-def test_a_prior_that_is_a_tenth_off_is_seen(quantity):
+def test_a_prior_that_is_a_tenth_off_is_seen():
     wrong = models.mlp((3,), "tanh", models.Normal(1.1), models.Gaussian(scale=0.5))
-    assert _p_values(METHOD, wrong)[quantity] < FAMILY_WISE
+    assert _p_values(METHOD, wrong)[2] < FAMILY_WISE  # in |w|^2

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import jax
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference import driver
+from inference import driver, running
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,6 +94,19 @@ def test_the_number_of_devices_does_not_change_the_draws():
     assert digests[0] == digests[1] == digests[2]
 
 
+def test_settings_of_the_users_thread_reach_the_workers(conjugate):
+    seen = []
+
+    def model(x, y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand((3,)).to_event(1))
+        seen.append((threading.current_thread() is threading.main_thread(), jax.config.jax_default_matmul_precision))
+        numpyro.sample("y", dist.Normal(x @ w, 1.0), obs=y)
+
+    with jax.default_matmul_precision("highest"):
+        inference.run(model, conjugate.x, conjugate.y, method="map", steps=10, progress=False)
+    assert set(seen) == {(True, "highest")}  # traced in the main thread only
+
+
 def test_thinning_keeps_every_third_draw(conjugate):
     every = conjugate.run(chains=1, **{**NUTS, "draws": 21})
     third = conjugate.run(chains=1, thin=3, **{**NUTS, "draws": 7})
@@ -140,6 +157,40 @@ def test_interrupt_inside_a_trajectory_keeps_the_draws_before_it(conjugate, monk
     assert stopped.ended == "interrupted"
     assert stopped.shape == (1, 2)
     assert same(whole, stopped, draws=2)
+
+
+def test_interrupt_with_more_chains_than_cores(conjugate, monkeypatch):
+    _interrupt_after(monkeypatch, calls=1)
+    for options in (NUTS, {"method": "ensemble", "steps": 100}):
+        with pytest.raises(KeyboardInterrupt, match="before the first draw"):
+            conjugate.run(chains=30, **options)
+        monkeypatch.undo()
+        _interrupt_after(monkeypatch, calls=1)
+
+
+def test_interrupt_at_a_milestone_is_not_forgotten(conjugate, monkeypatch):
+    options = {**NUTS, "draws": 400, "until": {"ess": 1e6}}
+    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e9)  # the piece under way ends at the milestone
+    original, calls = driver.wait, []
+
+    def wait(*args, **kwargs):
+        calls.append(original(*args, **kwargs))
+        if len(calls) == 2:
+            original(args[0], return_when="ALL_COMPLETED")
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    monkeypatch.setattr(driver, "wait", wait)
+    assert conjugate.run(chains=1, **options).ended == "interrupted"
+
+
+def test_interrupt_while_the_draws_are_looked_at(conjugate, monkeypatch):
+    def enough(posterior):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "enough", enough)
+    stopped = conjugate.run(chains=2, **{**NUTS, "draws": 400, "until": {"ess": 1e6}})
+    assert (stopped.ended, stopped.shape) == ("interrupted", (2, 100))
 
 
 def test_interrupt_before_the_chains_run_has_nothing_to_return(conjugate, monkeypatch):

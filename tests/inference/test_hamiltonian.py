@@ -13,7 +13,7 @@ import pytest
 
 import inference
 import models
-from inference import leapfrog
+from inference import leapfrog, mixing
 from inference.binding import bind
 from inference.hamiltonian import HMC
 
@@ -150,8 +150,6 @@ def test_acceptance_on_a_normal_target_is_the_known_one(step_size, length):
         _normal_model, np.float64(0.3), method="hmc", step_size=step_size, trajectory_length=length, draws=5000,
         seed=3, progress=False,
     )  # fmt: skip
-    from inference import mixing
-
     rate = posterior.statistics["acceptance_rate"][..., None].astype(np.float64)
     assert 0.2 < expected < 0.98
     assert abs(rate.mean() - expected) < 5 * mixing.mcse(rate)[0]
@@ -166,14 +164,15 @@ def test_a_refused_draw_is_repeated(conjugate):
     draws = conjugate.stacked(posterior)
     same = (draws[:, 1:] == draws[:, :-1]).all(axis=-1)
     np.testing.assert_array_equal(same, ~accepted[:, 1:])
-    for name in ("lp",):
-        np.testing.assert_array_equal(posterior.statistics[name][:, 1:][same], posterior.statistics[name][:, :-1][same])
+    lp = posterior.statistics["lp"]
+    np.testing.assert_array_equal(lp[:, 1:][same], lp[:, :-1][same])
 
 
 def test_statistics_say_what_happened(conjugate):
     statistics = conjugate.run(method="hmc", chains=2, draws=50, seed=1).statistics
     assert set(statistics) == {
-        "acceptance_rate", "accepted", "diverging", "energy", "energy_error", "lp", "n_steps", "step_size"
+        "acceptance_rate", "accepted", "diverging", "energy", "energy_error", "energy_noise", "lp", "n_steps",
+        "step_size",
     }  # fmt: skip
     assert statistics["energy"].dtype == statistics["lp"].dtype == np.float64
     np.testing.assert_allclose(
@@ -287,14 +286,44 @@ def test_a_diagonal_mass_takes_few_steps_where_scales_differ():
 
 def test_a_chain_that_is_refused_gets_away_in_warm_up(conjugate):
     # Ten times the step that the posterior bears: only halved steps are accepted.
-    stuck = dict(method="hmc", chains=1, draws=20, step_size=0.5, trajectory_length=2.0, start="random", seed=5)
-    with pytest.warns(UserWarning, match=r"chain 0 accepted 0% of its proposals; use a smaller step_size"):
+    stuck = dict(method="hmc", chains=2, draws=20, step_size=0.5, trajectory_length=2.0, start="random", seed=5)
+    with pytest.warns(UserWarning, match=r"chains 0, 1 accepted less than 10% of the proposals; use a longer warmup"):
         without = conjugate.run(warmup=0, **stuck)
     with pytest.warns(UserWarning, match="accepted"):
         after = conjugate.run(warmup=30, **stuck)
     moved = np.abs(conjugate.stacked(after)[0, 0] - conjugate.stacked(without)[0, 0]).max()
     assert moved > 0.1
     assert after.statistics["lp"][0, 0] > without.statistics["lp"][0, 0]
+
+
+@pytest.mark.parametrize(("rows", "activation"), [(8, "tanh"), (20, "relu"), (60, "relu")])
+def test_fewer_rows_than_weights_and_unknown_noise(rows, activation):
+    # Such a network can meet every target, where the likelihood has no bound in the noise: no start may end there.
+    generator = np.random.default_rng(rows)
+    x = generator.normal(size=(rows, 3)).astype(np.float32)
+    y = (np.sin(2 * x[:, 0]) + 0.3 * generator.normal(size=rows)).astype(np.float32)
+    posterior = inference.run(models.mlp((50,), activation), x, y, method="hmc", draws=50, progress=False)
+    assert (posterior.statistics["acceptance_rate"].mean(axis=1) > 0.3).all()
+    assert np.median(posterior.statistics["n_steps"]) < 5000
+
+
+def test_a_cold_posterior_of_few_rows_is_found_in_bounded_time():
+    generator = np.random.default_rng(8)
+    x = generator.normal(size=(8, 3)).astype(np.float32)
+    y = np.sin(2 * x[:, 0]).astype(np.float32)
+    posterior = inference.run(
+        models.mlp((20,), "tanh"), x, y, method="hmc", temperature=0.1, draws=2, warmup=2, chains=1, progress=False
+    )
+    assert posterior.cost.gradients < 500_000
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.01])
+def test_a_diagonal_mass_at_any_temperature(conjugate, temperature):
+    posterior = conjugate.run(
+        method="hmc", mass="diagonal", tuning=400, chains=2, draws=500, temperature=temperature, seed=1
+    )
+    assert mixing.ess(conjugate.stacked(posterior)).min() > 200
+    assert 1 < posterior.statistics["n_steps"].mean() < 6
 
 
 def test_kernels_use_each_key_once(conjugate):
@@ -313,21 +342,51 @@ def test_kernels_use_each_key_once(conjugate):
             jax.random.normal(key)
 
 
-def test_rounding_of_large_energies_is_noticed(conjugate):
-    def offset(constant, x, y):
-        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-        numpyro.factor("constant", constant)
-        with numpyro.plate("rows", len(y)):
-            numpyro.sample("y", dist.Normal(x[:, 0] * w, 1.0), obs=y)
+def _offset(constant, x, y):
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    numpyro.factor("constant", constant)
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(x[:, 0] * w, 1.0), obs=y)
 
+
+def _cast(constant, x, y):
+    """The same, with the sum of all in float32, whatever precision it is asked for in."""
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    numpyro.factor("all", (constant + dist.Normal(x[:, 0] * w, 1.0).log_prob(y).sum()).astype(jnp.float32))
+
+
+def test_rounding_of_large_energies_is_noticed(conjugate):
     args = (conjugate.x, conjugate.y)
+    small, large, huge = np.float64(0.0), np.float64(3e7), np.float64(3e16)
+    nuts = dict(method="nuts", chains=1, draws=50, warmup=50, progress=False)
     with pytest.warns(UserWarning, match=r"nuts: rounding moves the energies by .* nat, above 0.05.*float64"):
-        inference.run(offset, np.float64(3e7), *args, method="nuts", chains=1, draws=50, warmup=50, progress=False)
+        inference.run(_offset, large, *args, **nuts)
+    assert inference.run(_offset, small, *args, **nuts).statistics["energy_noise"].max() < 1e-3
     options = dict(method="hmc", chains=1, draws=50, step_size=0.1, progress=False)
-    posterior = inference.run(offset, np.float64(3e7), *args, **options)  # its energies are in float64: no warning
+    posterior = inference.run(_offset, large, *args, **options)  # its energies are in float64: no warning
     assert posterior.statistics["acceptance_rate"].mean() > 0.9
-    with pytest.warns(UserWarning, match=r"hmc: rounding moves the energies"):
-        inference.run(offset, np.float64(3e15), *args, **options)
+    assert posterior.statistics["energy_noise"].max() < 1e-5
+    for model, constant in ((_offset, huge), (_cast, large)):
+        with pytest.warns(UserWarning, match=r"hmc: rounding moves the energies by .* a smaller step does not help"):
+            inference.run(model, constant, *args, **options)
+
+
+def _fixed_in_float32(y):
+    """A model that can't be evaluated in float64: its scan has a float32 carry."""
+    a = numpyro.sample("a", dist.Normal(0.0, 0.5))
+    _, means = jax.lax.scan(lambda c, _: (a * c + 0.1, c), jnp.zeros((), jnp.float32), None, length=len(y))
+    numpyro.sample("y", dist.Normal(means, 1.0), obs=y)
+
+
+def test_a_model_that_insists_on_float32_runs():
+    y = np.linspace(0, 1, 5).astype(np.float32)
+    options = dict(chains=1, draws=20, warmup=20, progress=False)
+    inference.run(_fixed_in_float32, y, method="nuts", **options)
+    with pytest.warns(UserWarning, match=r"can't be evaluated in float64.*energies are in float32"):
+        posterior = inference.run(_fixed_in_float32, y, method="hmc", **options)
+    assert posterior.statistics["acceptance_rate"].mean() > 0.5
+    with pytest.raises(ValueError, match=r"can't run with precision=\"float64\""):
+        inference.run(_fixed_in_float32, y, method="hmc", precision="float64", **options)
 
 
 def test_steps_are_halved_in_warm_up_only(conjugate):

@@ -157,11 +157,43 @@ def test_runs_in_several_threads_of_the_user():
         np.testing.assert_array_equal(first.draws["output.weight"], second.draws["output.weight"])
 
 
+def test_samplers_and_predictions_in_several_threads_of_the_user():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def run(units):
+        model = models.mlp((units,), likelihood=models.Gaussian(scale=0.5))
+        posterior = inference.run(
+            model, TRAIN.x[:30], TRAIN.y[:30], method="hmc", chains=1, draws=120, warmup=0, step_size=0.02,
+            trajectory_length=0.1, start="random", until={"ess": 1e6}, progress=False,
+        )  # fmt: skip
+        return posterior.predict(TEST.x[:units]).mean
+
+    with ThreadPoolExecutor(4) as pool:
+        means = list(pool.map(run, (2, 3, 4, 5)))
+    assert [len(mean) for mean in means] == [2, 3, 4, 5]
+
+
+def test_a_key_of_another_generator_is_refused():
+    with pytest.raises(ValueError, match="threefry2x32, got rbg"):
+        _map(TRAIN, seed=jax.random.key(0, impl="rbg"))
+
+
+def test_factors_are_not_predicted():
+    def model(y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1))
+        numpyro.factor("bonus", -(w**2))
+        numpyro.sample("y", dist.Normal(w, 1).expand((3,)).to_event(1), obs=y)
+
+    posterior = inference.run(model, np.zeros(3), method="map", steps=5, progress=False)
+    assert set(posterior.predict()) == {"y"}
+
+
 def test_lp_is_the_log_density_of_each_draw(conjugate):
     import scipy.stats
 
     for method, options in {
         "nuts": {"chains": 2, "draws": 20, "warmup": 50},
+        "hmc": {"chains": 2, "draws": 20},
         "svi": {"steps": 50, "draws": 20},
         "map": {"steps": 50},
         "mle": {"steps": 50},
@@ -232,7 +264,7 @@ def test_fixed_step_size_is_not_adapted(conjugate):
 def test_statistics_of_nuts_have_the_names_of_arviz(conjugate):
     statistics = conjugate.run(method="nuts", chains=1, draws=30, warmup=50, max_tree_depth=3).statistics
     assert set(statistics) == {
-        "acceptance_rate", "diverging", "energy", "energy_rounding", "lp", "n_steps", "reached_max_treedepth",
+        "acceptance_rate", "diverging", "energy", "energy_noise", "lp", "n_steps", "reached_max_treedepth",
         "step_size", "tree_depth",
     }  # fmt: skip
     assert statistics["diverging"].dtype == bool

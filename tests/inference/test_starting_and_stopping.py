@@ -37,7 +37,7 @@ def test_chains_of_a_network_start_at_members_of_an_ensemble():
 
 def test_the_pilot_does_not_depend_on_the_number_of_chains():
     # Chains of this network start in different modes, so it matters where the pilot does.
-    options = dict(method="hmc", draws=2, warmup=1, tuning=10, seed=3, progress=False)
+    options = dict(method="hmc", draws=10, warmup=10, tuning=40, seed=3, progress=False)
     alone, three = (inference.run(NETWORK, X, Y, chains=chains, **options) for chains in (1, 3))
     np.testing.assert_array_equal(alone.statistics["step_size"], three.statistics["step_size"][:1])
     np.testing.assert_array_equal(alone.draws["hidden0.weight"], three.draws["hidden0.weight"][:1])
@@ -118,6 +118,12 @@ def test_until_uses_up_the_draws_where_it_is_not_reached():
     assert posterior.ended == "draws"
 
 
+def test_until_looks_at_the_end_too():
+    options = dict(method="hmc", chains=2, warmup=5, progress=False)
+    assert inference.run(LINEAR, X, Y, draws=60, until={"ess": 5}, **options).ended == "until"
+    assert inference.run(LINEAR, X, Y, draws=3, until={"ess": 1}, **options).ended == "draws"
+
+
 def test_until_of_a_users_model_looks_at_its_sites():
     def model(y):
         w = numpyro.sample("w", dist.Normal(0, 1))
@@ -129,14 +135,14 @@ def test_until_of_a_users_model_looks_at_its_sites():
 
 
 def test_looks_are_few():
-    assert stopping.milestones(inference.HMC(draws=1000, until={"ess": 1})) == [100, 200, 400, 800]
-    assert stopping.milestones(inference.HMC(draws=80, until={"ess": 1})) == []
+    assert stopping.milestones(inference.HMC(draws=1000, until={"ess": 1})) == [100, 200, 400, 800, 1000]
+    assert stopping.milestones(inference.HMC(draws=80, until={"ess": 1})) == [80]
     assert stopping.milestones(inference.HMC(draws=1000)) == []
     assert stopping.milestones(inference.MAP()) == []
 
 
 def test_frozen_chains_are_never_enough():
-    with pytest.warns(UserWarning, match="accepted 0%"):
+    with pytest.warns(UserWarning, match="accepted less"):
         posterior = inference.run(
             LINEAR, X, Y, method="hmc", step_size=2.0, trajectory_length=20.0, draws=200, warmup=0, chains=2,
             until={"ess": 10}, progress=False, start="random",

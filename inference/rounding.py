@@ -1,0 +1,50 @@
+r"""How much of an energy is rounding.
+
+A Metropolis step compares two energies, and noise in them is noise in what is accepted: a float32 number of 10^7 has
+steps of 1. The noise is measured where a chain is, by what a millionth of the way makes of the log density f, beside
+what its gradient g says:
+
+    | f(u') - f(u) - g . (u' - u) | / sqrt(2),    u' = (1 + 2^-20) u
+
+The next term of the series is of the order 10^-12, so what is left is the rounding of two values of f.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.target import Position
+
+__all__ = ["energy_noise", "too_noisy"]
+
+_BEARABLE = 0.05  # nats: acceptance changes by 5 % at most
+_STRETCH = 2.0**-20
+
+
+def energy_noise(
+    log_density: Callable[[Position], jax.Array], position: Position, value: jax.Array, gradient: Position
+) -> jax.Array:
+    """The rounding in a log density that has this value and gradient at a position."""
+    moved = jax.tree.map(lambda leaf: leaf * (1 + _STRETCH), position)
+    slopes = jax.tree.map(lambda new, old, g: jnp.sum((new - old) * g), moved, position, gradient)
+    expected = jnp.sum(jnp.stack(jax.tree.leaves(slopes)))
+    moved_value = log_density(moved)
+    with jax.enable_x64(value.dtype.itemsize == 8):  # energies may be float64 beside a float32 gradient
+        difference = (moved_value - value).astype(expected.dtype)
+    return jnp.abs(difference - expected) / math.sqrt(2)
+
+
+def too_noisy(name: str, noise: np.ndarray, remedy: str) -> tuple[str, ...]:
+    """What to say about the noise of a run's energies: nothing, if it is bearable."""
+    size = float(np.sqrt(np.mean(np.square(noise[np.isfinite(noise)])))) if np.isfinite(noise).any() else 0.0
+    if size <= _BEARABLE:
+        return ()
+    return (
+        f"{name}: rounding moves the energies by {size:.2g} nat, above {_BEARABLE}, so acceptance is partly chance, "
+        f"and a smaller step does not help; {remedy}",
+    )
