@@ -66,7 +66,7 @@ def bind(
         args = (args[0].x, args[0].y)
     if isinstance(model, Network):
         args = _network_arguments(model, args)
-    arguments, arrays, trace = settle(args, partial(_trace, model))
+    arguments, arrays, trace = _traced(model, args)
     _check(trace)
     observed = _observed(model, arguments, arrays, trace)
     target = Target(model, arguments, tempering, block=_block(model, arrays, chunk_size))
@@ -76,6 +76,26 @@ def bind(
     target = replace(target, exact=_exact(target, data))
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
     return Bound(target, data, observed, deterministic)
+
+
+def _traced(
+    model: Callable[..., Any], args: tuple[Any, ...]
+) -> tuple[Arguments, tuple[np.ndarray, ...], dict[str, Any]]:
+    """The arguments as a program takes them, and the model's trace with them."""
+    try:
+        return settle(args, partial(_trace, model))
+    except TypeError as error:
+        if _wide():
+            raise _not_wide(error) from error
+        raise
+
+
+def _wide() -> bool:
+    return jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+
+
+def _not_wide(error: Exception) -> ValueError:
+    return ValueError(f'the model can\'t run with precision="float64": {str(error).splitlines()[0]}')
 
 
 def _temperature(temperature: float) -> np.ndarray:
@@ -95,8 +115,8 @@ def _exact(target: Target, data: Data) -> bool:
             warnings.simplefilter("error", FutureWarning)  # JAX's for values that lose precision where they are stored
             jax.eval_shape(target.exact_log_density, position, data)
     except (TypeError, FutureWarning) as error:
-        if jax.dtypes.canonicalize_dtype(np.float64) == np.float64:
-            raise ValueError(f'the model can\'t run with precision="float64": {str(error).splitlines()[0]}') from error
+        if _wide():
+            raise _not_wide(error) from error
         return False
     return True
 

@@ -196,13 +196,14 @@ class HMC(Sampler):
     def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
-        found = too_noisy(self.name, statistics["energy_noise"], remedy)
+        found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
         accepted = statistics["acceptance_rate"].mean(axis=1)
         stuck = np.flatnonzero(accepted < _STUCK)
         if stuck.size:
             found += (
                 f"hmc: chain{'s' * (stuck.size > 1)} {', '.join(map(str, stuck))} accepted less than {_STUCK:.0%} of "
-                "the proposals; use a longer warmup, a smaller step_size or a larger target_acceptance, or another start",
+                "the proposals: they are in a narrower part of the posterior than the step was tuned for; use a larger "
+                "target_acceptance or a smaller step_size, or another start",
             )
         return found
 
@@ -231,7 +232,6 @@ class HMC(Sampler):
         momentum = land(path, settings.scale)
         exact = partial(target.exact_log_density, data=data)
         new_log_density = exact(path.position)
-        noise = energy_noise(exact, path.position, new_log_density, path.gradient)
         with jax.enable_x64(True):
             energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
             error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
@@ -245,7 +245,6 @@ class HMC(Sampler):
                 "diverging": error > _DIVERGENT,
                 "energy": jnp.where(accepted, new_energy, energy),
                 "energy_error": error,
-                "energy_noise": noise,
                 "lp": log_density,
                 "n_steps": path.steps,
                 "step_size": path.step_size,
@@ -255,6 +254,7 @@ class HMC(Sampler):
             (path.position, path.gradient),
             (state.position, state.gradient),
         )
+        statistics["energy_noise"] = energy_noise(exact, position, log_density, gradient)
         adaptation = lax.cond(
             complete & settings.adapting,
             lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),

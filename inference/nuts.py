@@ -88,7 +88,7 @@ class NUTS(Sampler):
     def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
         """Energies with too much rounding in them."""
         remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
-        return too_noisy(self.name, statistics["energy_noise"], remedy)
+        return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
 
     def _potential(self, target: Target, data: Data) -> Any:
         return lambda position: -target.log_density(position, data)

@@ -6,7 +6,8 @@ what its gradient g says:
 
     | f(u') - f(u) - g . (u' - u) | / sqrt(2),    u' = (1 + 2^-20) u
 
-The next term of the series is of the order 10^-12, so what is left is the rounding of two values of f.
+The next term of the series is of the order 10^-12, so what is left is the rounding of two values of f. A large constant
+in f makes its steps coarse without any noise from point to point, so the size of a step is added.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ def energy_noise(
     return jnp.abs(difference - expected) / math.sqrt(2)
 
 
-def too_noisy(name: str, noise: np.ndarray, remedy: str) -> tuple[str, ...]:
-    """What to say about the noise of a run's energies: nothing, if it is bearable."""
-    size = float(np.sqrt(np.mean(np.square(noise[np.isfinite(noise)])))) if np.isfinite(noise).any() else 0.0
+def too_noisy(name: str, noise: np.ndarray, log_density: np.ndarray, remedy: str) -> tuple[str, ...]:
+    """What to say about the energies of a run, by their noise and their values: nothing, if it is bearable."""
+    values = log_density.astype(np.float64)
+    narrow = values.astype(np.float32)
+    steps = np.spacing(np.abs(narrow if (values == narrow).all() else values).max())  # float32 may hide in float64
+    size = float(np.sqrt(np.mean(noise.astype(np.float64) ** 2) + steps**2 / 12))  # evenly spread over a step
     if size <= _BEARABLE:
         return ()
     return (

@@ -154,9 +154,7 @@ def _method(method: str | Method, options: dict[str, Any]) -> Method:
 def _key(seed: Any) -> jax.Array:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
         if key_impl(seed) != "threefry2x32":
-            raise ValueError(
-                f"seed must be a key of JAX's default generator, threefry, got {jax.random.key_impl(seed)}"
-            )
+            raise ValueError(f"seed must be a key of JAX's default generator, threefry2x32, got {key_impl(seed)}")
         return seed
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
         raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")

@@ -287,7 +287,7 @@ def test_a_diagonal_mass_takes_few_steps_where_scales_differ():
 def test_a_chain_that_is_refused_gets_away_in_warm_up(conjugate):
     # Ten times the step that the posterior bears: only halved steps are accepted.
     stuck = dict(method="hmc", chains=2, draws=20, step_size=0.5, trajectory_length=2.0, start="random", seed=5)
-    with pytest.warns(UserWarning, match=r"chains 0, 1 accepted less than 10% of the proposals; use a longer warmup"):
+    with pytest.warns(UserWarning, match=r"chains 0, 1 accepted less than 10% of the proposals: they are"):
         without = conjugate.run(warmup=0, **stuck)
     with pytest.warns(UserWarning, match="accepted"):
         after = conjugate.run(warmup=30, **stuck)
@@ -296,15 +296,14 @@ def test_a_chain_that_is_refused_gets_away_in_warm_up(conjugate):
     assert after.statistics["lp"][0, 0] > without.statistics["lp"][0, 0]
 
 
-@pytest.mark.parametrize(("rows", "activation"), [(8, "tanh"), (20, "relu"), (60, "relu")])
-def test_fewer_rows_than_weights_and_unknown_noise(rows, activation):
+def test_fewer_rows_than_weights_and_unknown_noise():
     # Such a network can meet every target, where the likelihood has no bound in the noise: no start may end there.
-    generator = np.random.default_rng(rows)
-    x = generator.normal(size=(rows, 3)).astype(np.float32)
-    y = (np.sin(2 * x[:, 0]) + 0.3 * generator.normal(size=rows)).astype(np.float32)
-    posterior = inference.run(models.mlp((50,), activation), x, y, method="hmc", draws=50, progress=False)
-    assert (posterior.statistics["acceptance_rate"].mean(axis=1) > 0.3).all()
-    assert np.median(posterior.statistics["n_steps"]) < 5000
+    generator = np.random.default_rng(60)
+    x = generator.normal(size=(60, 3)).astype(np.float32)
+    y = (np.sin(2 * x[:, 0]) + 0.3 * generator.normal(size=60)).astype(np.float32)
+    posterior = inference.run(models.mlp((50,)), x, y, method="hmc", draws=50, progress=False)
+    assert (posterior.statistics["acceptance_rate"].mean(axis=1) > 0.5).all()
+    assert posterior.statistics["n_steps"].max() < 2000
 
 
 def test_a_cold_posterior_of_few_rows_is_found_in_bounded_time():
@@ -349,10 +348,11 @@ def _offset(constant, x, y):
         numpyro.sample("y", dist.Normal(x[:, 0] * w, 1.0), obs=y)
 
 
-def _cast(constant, x, y):
-    """The same, with the sum of all in float32, whatever precision it is asked for in."""
+def _cast(x, y):
+    """Far from its targets, with a mean that is rounded to float32 in whatever precision it is asked for."""
     w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-    numpyro.factor("all", (constant + dist.Normal(x[:, 0] * w, 1.0).log_prob(y).sum()).astype(jnp.float32))
+    with numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal((x[:, 0] * w).astype(jnp.float32), 1e-3), obs=y + 1000.0)
 
 
 def test_rounding_of_large_energies_is_noticed(conjugate):
@@ -366,9 +366,11 @@ def test_rounding_of_large_energies_is_noticed(conjugate):
     posterior = inference.run(_offset, large, *args, **options)  # its energies are in float64: no warning
     assert posterior.statistics["acceptance_rate"].mean() > 0.9
     assert posterior.statistics["energy_noise"].max() < 1e-5
-    for model, constant in ((_offset, huge), (_cast, large)):
-        with pytest.warns(UserWarning, match=r"hmc: rounding moves the energies by .* a smaller step does not help"):
-            inference.run(model, constant, *args, **options)
+    message = r"hmc: rounding moves the energies by .* a smaller step does not help"
+    with pytest.warns(UserWarning, match=message):
+        inference.run(_offset, huge, *args, **options)
+    with pytest.warns(UserWarning, match=message):
+        inference.run(_cast, *args, **{**options, "step_size": 1e-9, "trajectory_length": 1e-9})
 
 
 def _fixed_in_float32(y):
