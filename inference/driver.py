@@ -116,6 +116,7 @@ def drive(
     progress: bool,
     milestones: Iterable[int] = (),
     enough: Callable[[dict[str, np.ndarray]], bool] | None = None,
+    gather: bool = True,
 ) -> Outcome:
     """Run a method to its end, or to Ctrl-C, and gather what it drew.
 
@@ -130,6 +131,7 @@ def drive(
         progress: show it.
         milestones: numbers of draws at which to ask whether there are enough.
         enough: asked then, with the draws so far.
+        gather: False if only the last states are of use.
 
     Raises:
         KeyboardInterrupt: if it is stopped before there is anything to return, or a second time.
@@ -174,7 +176,7 @@ def drive(
                 ended, interrupted = "interrupted", True
                 break
         with TRACING:
-            draws, statistics, curves = _gather(method, target, data, chains)
+            draws, statistics, curves = _gather(method, target, data, chains) if gather else ({}, {}, {})
     cost = Cost(
         compile_seconds=compiled - began,
         run_seconds=time.perf_counter() - compiled,

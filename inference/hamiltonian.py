@@ -28,18 +28,18 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import ndtr
 
 from inference.adaptation import Adaptation, Settings
 from inference.leapfrog import Path, kinetic, land, launch, leapfrog
 from inference.methods import Sampler, Step
-from inference.rounding import energy_noise, too_noisy
+from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target, standard_normal
 from inference.whitening import prior_scales
 from models.validation import one_of, positive_integer, positive_number
@@ -49,6 +49,7 @@ __all__ = ["HMC", "HMCState"]
 _DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
 _PILOT_STEPS = 2000  # of a pilot's trajectory: enough to see the energy error, and no runaway while the step is sought
 _STUCK = 0.1  # acceptance below which a chain hardly moves
+_NOISE_EVERY = 16  # iterations: a float64 evaluation now and then costs nothing
 _MOST_STEPS = 2**30  # what a counter holds
 _ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
 
@@ -63,6 +64,7 @@ class HMCState(NamedTuple):
         path: the trajectory under way, if it has steps left.
         halvings: of step and length in warm-up: one more after a refusal, one less after an acceptance.
         adaptation: the step size and the scales, and how the pilot finds them.
+        noise: of the energies, as it was last measured.
         iteration: how many trajectories have ended.
         key: the chain's key; each iteration folds its number in.
     """
@@ -73,6 +75,7 @@ class HMCState(NamedTuple):
     path: Path
     halvings: jax.Array
     adaptation: Adaptation
+    noise: jax.Array
     iteration: jax.Array
     key: jax.Array
 
@@ -174,10 +177,12 @@ class HMC(Sampler):
         """At rest at a position."""
         gradient = jax.grad(target.log_density)(position, data)
         rest = jax.tree.map(jnp.zeros_like, position)
-        path = launch(position, gradient, rest, settings.scale, jnp.asarray(settings.step_size), jnp.int32(0))
+        step_size = jnp.asarray(settings.step_size)
+        path = launch(position, gradient, rest, settings.scale, step_size, jnp.int32(0), jnp.zeros_like(step_size))
         adaptation = Adaptation.begin(settings, position, self.mass)
         log_density = target.exact_log_density(position, data)
-        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, jnp.int32(0), key)
+        noise = jnp.zeros((), settings.step_size.dtype)
+        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
 
     def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
         """Up to `limit` leapfrog steps of a trajectory and, if that completes it, the Metropolis step."""
@@ -207,22 +212,20 @@ class HMC(Sampler):
             )
         return found
 
-    def _keys(self, state: HMCState) -> jax.Array:
-        """Of this iteration: for the momentum, the length and the acceptance."""
-        return jax.random.split(jax.random.fold_in(state.key, state.iteration), 3)
-
     def _launch(self, state: HMCState) -> Path:
-        """Draw a momentum and make the first half kick."""
-        momentum_key, length_key, _ = self._keys(state)
-        momentum = standard_normal(momentum_key, state.position)
+        """Draw what the iteration needs, a momentum and two uniform numbers, and make the first half kick."""
+        zero = jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        momentum, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
         settings = state.adaptation.settings
         length = settings.length
         if self.jitter:
-            length = length * (1 + self.jitter * jax.random.uniform(length_key, minval=-1.0, maxval=1.0))
+            length = length * (1 + self.jitter * (2 * for_length - 1))
         count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
         step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
         steps = jnp.minimum(count, jnp.where(settings.adapting, _PILOT_STEPS, _MOST_STEPS)).astype(jnp.int32)
-        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps)
+        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
 
     def _arrive(
         self, target: Target, data: Data, state: HMCState, complete: jax.Array
@@ -230,14 +233,15 @@ class HMC(Sampler):
         """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
         path, settings = state.path, state.adaptation.settings
         momentum = land(path, settings.scale)
-        exact = partial(target.exact_log_density, data=data)
-        new_log_density = exact(path.position)
+        measure = complete & (state.iteration % _NOISE_EVERY == 0)
+        new_log_density, nearby = self._exact(target, data, (path.position, stretched(state.position)), 1 + measure)
+        noise = energy_noise(state.position, state.gradient, state.log_density, nearby)
+        noise = jnp.where(measure, noise, state.noise)
         with jax.enable_x64(True):
             energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
             error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
             probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
-            uniform = jax.random.uniform(self._keys(state)[2], dtype=jnp.float32)
-            accepted = complete & (uniform < probability)
+            accepted = complete & (path.uniform < probability)
             log_density = jnp.where(accepted, new_log_density, state.log_density)
             statistics = {
                 "acceptance_rate": probability,
@@ -254,7 +258,7 @@ class HMC(Sampler):
             (path.position, path.gradient),
             (state.position, state.gradient),
         )
-        statistics["energy_noise"] = energy_noise(exact, position, log_density, gradient)
+        statistics["energy_noise"] = noise
         adaptation = lax.cond(
             complete & settings.adapting,
             lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
@@ -263,4 +267,22 @@ class HMC(Sampler):
         iteration = state.iteration + complete.astype(jnp.int32)
         halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
         halvings = jnp.where(iteration < settings.warmup, halvings, 0)
-        return HMCState(position, gradient, log_density, path, halvings, adaptation, iteration, state.key), statistics
+        state = HMCState(position, gradient, log_density, path, halvings, adaptation, noise, iteration, state.key)
+        return state, statistics
+
+    def _exact(
+        self, target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """The log density in float64 at the first `count` of some positions, by one loop that compiles it once."""
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+
+        def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
+            value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
+            with jax.enable_x64(True):
+                return values.at[i].set(value)
+
+        with jax.enable_x64(True):
+            nothing = jnp.zeros(len(positions), jnp.float64)
+        values = lax.fori_loop(0, count, evaluate, nothing)
+        with jax.enable_x64(True):
+            return tuple(values)

@@ -32,6 +32,7 @@ class Path(NamedTuple):
         position_rounding: what the position's sums have lost so far.
         momentum_rounding: what the momentum's sums have lost so far.
         kinetic: the kinetic energy it started with.
+        uniform: evenly from 0 to 1: its end is accepted with a probability above this number.
         step_size: of the leapfrog integrator.
         steps: how many steps it has.
         left: how many of them are still to be made.
@@ -43,18 +44,25 @@ class Path(NamedTuple):
     position_rounding: Position
     momentum_rounding: Position
     kinetic: jax.Array
+    uniform: jax.Array
     step_size: jax.Array
     steps: jax.Array
     left: jax.Array
 
 
 def launch(
-    position: Position, gradient: Position, momentum: Position, scale: Position, step_size: jax.Array, steps: jax.Array
+    position: Position,
+    gradient: Position,
+    momentum: Position,
+    scale: Position,
+    step_size: jax.Array,
+    steps: jax.Array,
+    uniform: jax.Array,
 ) -> Path:
     """Begin a trajectory: p <- p + e/2 s g(u)."""
     nothing = jax.tree.map(jnp.zeros_like, momentum)
     kicked, lost = _kick(momentum, nothing, 0.5 * step_size, scale, gradient)
-    return Path(position, kicked, gradient, nothing, lost, kinetic(momentum), step_size, steps, steps)
+    return Path(position, kicked, gradient, nothing, lost, kinetic(momentum), uniform, step_size, steps, steps)
 
 
 def leapfrog(target: Target, data: Data, scale: Position, path: Path) -> Path:

@@ -10,7 +10,6 @@ References: https://arxiv.org/abs/1111.4246, https://arxiv.org/abs/1701.02434.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -20,7 +19,7 @@ from numpyro.infer.hmc import HMCState, hmc
 from numpyro.infer.util import ParamInfo
 
 from inference.methods import Sampler, Step
-from inference.rounding import energy_noise, too_noisy
+from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target
 from models.validation import positive_integer, positive_number
 
@@ -70,13 +69,13 @@ class NUTS(Sampler):
         _, sample = self._kernel(target, data, here, state.rng_key)
         state = sample(state)
         depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
-        density = partial(target.log_density, data=data)
         gradient = jax.tree.map(jnp.negative, state.z_grad)
+        nearby = target.log_density(stretched(state.z), data)
         statistics = {
             "acceptance_rate": state.accept_prob,
             "diverging": state.diverging,
             "energy": state.energy,
-            "energy_noise": energy_noise(density, state.z, -state.potential_energy, gradient),
+            "energy_noise": energy_noise(state.z, gradient, -state.potential_energy, nearby),
             "lp": -state.potential_energy,
             "n_steps": state.num_steps,
             "reached_max_treedepth": depth >= self.max_tree_depth,

@@ -88,7 +88,7 @@ def run(
     if pilot is not None:
         piloted = stage(
             pilot, key=jax.random.fold_in(key, _PILOT), starts=starts.positions[:1], settings=settings,
-            title=f"{chosen.name} pilot",
+            title=f"{chosen.name} pilot", gather=False,
         )  # fmt: skip
         if piloted.interrupted:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")

@@ -74,7 +74,7 @@ def find_starts(
     first = _at_random(trainer, target, data, random_key, "random", trainer.held)
     trained = drive(
         trainer, target, data, train_key, starts=first.positions, settings=None, title=f"{method.name} start",
-        progress=progress,
+        progress=progress, gather=False,
     )  # fmt: skip
     if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")

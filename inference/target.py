@@ -188,21 +188,32 @@ class Target:
         )
         return position, found
 
-    def trace(self, key: jax.Array, data: Data, how: str) -> dict[str, Any]:
-        """The model run once, with latent sites drawn from their prior ("prior"), at its "median", or at "random"."""
-        at_random = init_to_uniform(radius=2.0)
-        value = {"prior": lambda site: None, "median": init_to_median(num_samples=_MEDIAN_DRAWS)}.get(how, at_random)
+    def trace(self, key: jax.Array, data: Data, how: str, held: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The model run once, with latent sites at "random", or from the "prior"; `held` ones at its median."""
+        at_random, at_median = init_to_uniform(radius=2.0), init_to_median(num_samples=_MEDIAN_DRAWS)
+
+        def value(site: dict[str, Any]) -> Any:
+            if site["value"] is not None:
+                return None
+            if not proper(site):
+                return at_random(site)
+            if site["name"] in held:
+                return at_median(site)
+            return None if how == "prior" else at_random(site)
+
+        def placeholder(site: dict[str, Any]) -> Any:  # for what `_propose` draws itself: it needs no key
+            drawn = how == "random" and site["type"] == "sample" and "start_scale" in site["infer"]
+            return jnp.zeros(site["fn"].shape()) if drawn and not site["is_observed"] else None
+
+        model = handlers.seed(handlers.substitute(self.model, substitute_fn=placeholder), key)
         model = handlers.substitute(
-            handlers.seed(self.model, key), substitute_fn=lambda site: (value if proper(site) else at_random)(site)
+            model, substitute_fn=lambda site: None if site["value"] is not None else value(site)
         )
         return handlers.trace(model).get_trace(*self.arguments.fill(data.arrays))
 
     def _propose(self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()) -> Position:
         model_key, start_key = jax.random.split(key)
-        sites = latent_sites(self.trace(model_key, data, how))
-        if held:
-            medians = latent_sites(self.trace(model_key, data, "median"))
-            sites |= {name: medians[name] for name in held}
+        sites = latent_sites(self.trace(model_key, data, how, held))
         position = {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
         scales = {
             name: site["infer"]["start_scale"]
@@ -260,11 +271,11 @@ def proper(site: dict[str, Any]) -> bool:
     return not isinstance(base, ImproperUniform)
 
 
-def standard_normal(key: jax.Array, position: Position) -> Position:
-    """Independent N(0, 1) in the shape of a position, drawn at once: one generator compiles faster than several."""
-    leaves, structure = jax.tree.flatten(position)
+def standard_normal(key: jax.Array, template: Any) -> Any:
+    """Independent N(0, 1) in the shape of a tree, drawn at once: one generator compiles faster than several."""
+    leaves, structure = jax.tree.flatten(template)
     if not leaves:
-        return position
+        return template
     ends = np.cumsum([leaf.size for leaf in leaves])
     draws = jnp.split(jax.random.normal(key, (ends[-1],), leaves[0].dtype), ends[:-1])
     return jax.tree.unflatten(structure, [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)])

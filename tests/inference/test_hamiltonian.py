@@ -40,7 +40,7 @@ class Dynamics:
         model, args = TARGETS[name]
         with jax.enable_x64(precision == "float64"):
             self.target, self.data = bind(model, args, 1.0, "posterior")[:2]
-            position, _ = self.target.start(jax.random.key(1), self.data)
+            position, _ = jax.jit(self.target.start)(jax.random.key(1), self.data)
             self.position = jax.tree.map(lambda leaf: leaf.astype(precision), position)
             self.scale = jax.tree.map(
                 lambda leaf: 1.0 + 0.5 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), position
@@ -55,7 +55,7 @@ class Dynamics:
 
     def _trajectory(self, position, momentum, step_size, steps):
         gradient = jax.grad(self.target.log_density)(position, self.data)
-        path = leapfrog.launch(position, gradient, momentum, self.scale, step_size, steps)
+        path = leapfrog.launch(position, gradient, momentum, self.scale, step_size, steps, jnp.zeros(()))
         path = jax.lax.fori_loop(
             0, steps, lambda _, path: leapfrog.leapfrog(self.target, self.data, self.scale, path), path
         )
@@ -111,7 +111,7 @@ def test_phase_space_keeps_its_volume(name):
         scale = np.asarray(
             jax.flatten_util.ravel_pytree((dynamics.scale, jax.tree.map(jnp.ones_like, dynamics.scale)))[0]
         )
-        jacobian = np.asarray(jax.jacfwd(flow)(flat)) * scale / scale[:, None]
+        jacobian = np.asarray(jax.jit(jax.jacfwd(flow))(flat)) * scale / scale[:, None]
     half = len(flat) // 2
     form = np.block([[np.zeros((half, half)), np.eye(half)], [-np.eye(half), np.zeros((half, half))]])
     np.testing.assert_allclose(jacobian.T @ form @ jacobian, form, atol=1e-10)

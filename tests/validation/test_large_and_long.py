@@ -28,7 +28,7 @@ def test_acceptance_at_two_hundred_thousand_rows():
     x, y = _outliers()
     model = models.linear(likelihood=models.Gaussian(scale=0.35))
     # The posterior's standard deviation is 0.35 / sqrt(200,000) = 8e-4 in each direction.
-    steps = dict(step_size=3e-4, trajectory_length=1.5e-3)
+    steps = dict(step_size=2e-4, trajectory_length=1.4e-3)
     options = dict(method="hmc", chains=1, draws=60, warmup=10, progress=False, **steps)
     narrow = inference.run(model, x, y, **options).statistics
     wide = inference.run(model, x, y, precision="float64", **options).statistics
@@ -71,7 +71,8 @@ def _energy_error(precision: str, steps: int, length: float) -> float:
         @jax.jit
         def run(position, momentum):
             gradient = jax.grad(target.log_density)(position, data)
-            path = leapfrog.launch(position, gradient, momentum, scale, jnp.asarray(length / steps, precision), steps)
+            step_size = jnp.asarray(length / steps, precision)
+            path = leapfrog.launch(position, gradient, momentum, scale, step_size, steps, jnp.zeros(()))
             path = jax.lax.fori_loop(0, steps, lambda _, path: leapfrog.leapfrog(target, data, scale, path), path)
             ends = leapfrog.kinetic(leapfrog.land(path, scale)), target.exact_log_density(path.position, data)
             return ends, (path.kinetic, target.exact_log_density(position, data))
