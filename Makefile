@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .

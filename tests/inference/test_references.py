@@ -44,8 +44,7 @@ def _quantities(posterior: inference.Posterior) -> np.ndarray:
     return np.concatenate([functions, functions**2, *others], axis=-1).astype(np.float64)
 
 
-@pytest.mark.parametrize("method", ["hmc", "nuts"])
-@pytest.mark.parametrize("name", list(MOMENTS))
+@pytest.mark.parametrize(("name", "method"), [("network", "hmc"), ("network", "nuts"), ("classifier", "hmc")])
 def test_moments_agree_with_the_reference(name, method):
     x, y, _ = _data()
     if name == "network":
