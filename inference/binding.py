@@ -25,7 +25,7 @@ __all__ = ["Bound", "bind", "explain_start"]
 
 _RESERVED = ("chain", "draw", "step")
 _BLOCK = 512  # rows that stay in a core's cache with the activations of a layer of a hundred units
-_WHOLE = 20_000  # rows up to which all at once is as fast
+_WHOLE = 20_000  # rows up to which all at once takes little memory
 
 
 class Bound(NamedTuple):

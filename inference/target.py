@@ -17,8 +17,8 @@ themselves, so it leaves the Jacobian out. A minibatch of B of N rows estimates 
 times that of its rows. A Gaussian is so tempered with its normaliser, whether its scale is fixed, learned or an output.
 
 The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
-block stays in the processor's cache, the memory does not grow with the rows, and what is summed depends on the number
-of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64 whatever that
+block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on
+the number of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64 whatever that
 precision is, because a difference of two large float32 energies is mostly rounding.
 """
 
