@@ -18,8 +18,8 @@ times that of its rows. A Gaussian is so tempered with its normaliser, whether i
 
 The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
 block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on
-the number of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64 whatever that
-precision is, because a difference of two large float32 energies is mostly rounding.
+the number of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64
+whatever that precision is, because a difference of two large float32 energies is mostly rounding.
 """
 
 from __future__ import annotations
