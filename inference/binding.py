@@ -71,9 +71,8 @@ def bind(
     observed = _observed(model, arguments, arrays, trace)
     target = Target(model, arguments, tempering, block=_block(model, arrays, chunk_size))
     data = Data(arrays, _temperature(temperature))
-    if not has_recipe(model):
-        target = target.identified(data)
-    target = replace(target, exact=_exact(target, data))
+    if not has_recipe(model):  # a model of the user's own
+        target = replace(target.identified(data), exact=_exact(target, data))
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
     return Bound(target, data, observed, deterministic)
 

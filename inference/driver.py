@@ -138,7 +138,8 @@ def drive(
     """
     began = time.perf_counter()
     wide = method.precision == "float64"
-    products = getattr(jax.config, "jax_default_matmul_precision")  # noqa: B009 (not known to type checkers)
+    config: Any = jax.config
+    products = config.jax_default_matmul_precision
     with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
         program = method.program()
         on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}

@@ -2,8 +2,8 @@ r"""Deep ensembles (Lakshminarayanan et al. 2017): point estimates from independ
 
 Each member maximises log p(y | w) + log p(w) (MAP), or log p(y | w) alone (MLE), from its own random start and with its
 own order of minibatches; with `bootstrap` also on its own resample of the rows. A member is a chain of one draw, so
-predictions average members as they average draws. Members train side by side in worker threads, which measures faster
-on a CPU than one vectorised program, and keeps each member the same in any company.
+predictions average members as they average draws. Members train side by side in worker threads, which
+keeps each member the same in any company; `python -m benchmarks.ensembles` measures what eight of them cost.
 
 Reference: https://arxiv.org/abs/1612.01474.
 """

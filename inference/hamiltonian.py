@@ -42,7 +42,7 @@ from inference.methods import Sampler, Step
 from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target, standard_normal
 from inference.whitening import prior_scales
-from models.validation import one_of, positive_integer, positive_number
+from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["HMC", "HMCState"]
 
@@ -117,9 +117,7 @@ class HMC(Sampler):
             positive_number("hmc: trajectory_length", self.trajectory_length)
         if self.step_size is not None:
             positive_number("hmc: step_size", self.step_size)
-        positive_number("hmc: target_acceptance", self.target_acceptance)
-        if self.target_acceptance >= 1:
-            raise ValueError(f"hmc: target_acceptance must be below 1, got {self.target_acceptance!r}")
+        fraction("hmc: target_acceptance", self.target_acceptance)
         positive_integer("hmc: tuning", self.tuning, least=10)
         if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
             raise TypeError(f"hmc: jitter must be a number from 0 to below 1, got {type(self.jitter).__name__}")

@@ -21,7 +21,7 @@ from numpyro.infer.util import ParamInfo
 from inference.methods import Sampler, Step
 from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target
-from models.validation import positive_integer, positive_number
+from models.validation import fraction, positive_integer, positive_number
 
 __all__ = ["NUTS"]
 
@@ -49,9 +49,7 @@ class NUTS(Sampler):
         positive_integer("nuts: max_tree_depth", self.max_tree_depth)
         if self.step_size is not None:
             positive_number("nuts: step_size", self.step_size)
-        positive_number("nuts: target_acceptance", self.target_acceptance)
-        if self.target_acceptance >= 1:
-            raise ValueError(f"nuts: target_acceptance must be below 1, got {self.target_acceptance!r}")
+        fraction("nuts: target_acceptance", self.target_acceptance)
 
     def program(self) -> NUTS:
         """How many chains and draws there are does not shape the program; how long the warm-up is does."""

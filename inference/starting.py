@@ -69,7 +69,7 @@ def find_starts(
         steps=_STEPS,
         batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
-        held=_held(target, data),
+        held=_held(target.model, target, data) if isinstance(target.model, Network) else (),
     )
     first = _at_random(trainer, target, data, random_key, "random", trainer.held)
     trained = drive(
@@ -100,12 +100,10 @@ class _Trainer(Ensemble):
         return super().objective(target, data, rows, parameters | held, key)
 
 
-def _held(target: Target, data: Data) -> tuple[str, ...]:
+def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
     """The sites of a network that its outputs don't depend on: the noise."""
-    if not isinstance(target.model, Network):
-        return ()
-    x = np.asarray(data.arrays[0][:1])
-    return tuple(sorted(set(target.model.prior_scales(x)) - set(target.model.weights(x))))
+    position, _ = jax.eval_shape(target.start, jax.random.key(0), data)
+    return tuple(sorted(set(position) - set(model.weights(np.asarray(data.arrays[0][:1])))))
 
 
 def _at_random(

@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array
 from numpyro.distributions.transforms import biject_to
 
-from models.validation import plain_numbers, positive_number
+from models.validation import fraction, plain_numbers, positive_number
 
 __all__ = ["Flat", "Normal", "Prior", "ScaleMixture", "Site", "Univariate", "unconstrained_scale"]
 
@@ -192,10 +192,9 @@ class ScaleMixture(Prior):
 
     def __post_init__(self) -> None:
         plain_numbers(self)
-        for name in ("pi", "scale1", "scale2"):
+        fraction("ScaleMixture: pi", self.pi)
+        for name in ("scale1", "scale2"):
             positive_number(f"ScaleMixture: {name}", getattr(self, name))
-        if self.pi >= 1:
-            raise ValueError(f"ScaleMixture: pi must be below 1, got {self.pi!r}")
 
     def distribution(self, site: Site) -> dist.Distribution:
         """The mixture."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["finite_array", "in_float32", "one_of", "plain_numbers", "positive_integer", "positive_number"]
+__all__ = ["finite_array", "fraction", "in_float32", "one_of", "plain_numbers", "positive_integer", "positive_number"]
 
 
 def plain_numbers(record: Any) -> None:
@@ -27,6 +27,13 @@ def positive_number(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a number above 0, got {type(value).__name__} {value!r}")
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def fraction(name: str, value: Any) -> None:
+    """Require a number above 0 and below 1."""
+    positive_number(name, value)
+    if value >= 1:
+        raise ValueError(f"{name} must be below 1, got {value!r}")
 
 
 def positive_integer(name: str, value: Any, least: int = 1) -> None:

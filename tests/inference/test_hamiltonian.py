@@ -1,11 +1,10 @@
-"""HMC as an algorithm: the integrator, the acceptance, the units of its lengths, and what it does in long runs."""
+"""HMC as an algorithm: its acceptance, the units of its lengths, its pilot, and hard starts."""
 
 from __future__ import annotations
 
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -13,120 +12,13 @@ import pytest
 
 import inference
 import models
-from inference import leapfrog, mixing
+from inference import mixing
 from inference.binding import bind
 from inference.hamiltonian import HMC
 
 GENERATOR = np.random.default_rng(7)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)
 Y = (np.sin(X[:, 0]) + 0.3 * GENERATOR.normal(size=40)).astype(np.float32)
-NETWORK = models.mlp((5,), "tanh", likelihood=models.Gaussian(scale=0.3))
-
-
-def skewed(y=None):
-    """A target without any symmetry: exponential tails to one side, doubly exponential ones to the other."""
-    w = numpyro.sample("w", dist.Gumbel(0.0, 1.0).expand((4,)).to_event(1))
-    numpyro.sample("y", dist.Normal(w.sum(), 1.0), obs=y)
-
-
-TARGETS = {"network": (NETWORK, (X, Y)), "skewed": (skewed, (np.float64(1.5),))}
-
-
-class Dynamics:
-    """The integrator on a target, from one start and one momentum."""
-
-    def __init__(self, name: str, precision: str = "float64") -> None:
-        self.precision = precision
-        model, args = TARGETS[name]
-        with jax.enable_x64(precision == "float64"):
-            self.target, self.data = bind(model, args, 1.0, "posterior")[:2]
-            position, _ = jax.jit(self.target.start)(jax.random.key(1), self.data)
-            self.position = jax.tree.map(lambda leaf: leaf.astype(precision), position)
-            self.scale = jax.tree.map(
-                lambda leaf: 1.0 + 0.5 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), position
-            )
-            self.scale = jax.tree.map(lambda leaf: leaf.astype(precision), self.scale)
-            keys = jax.random.split(jax.random.key(2), len(position))
-            self.momentum = {
-                name: jax.random.normal(key, leaf.shape, precision)
-                for key, (name, leaf) in zip(keys, self.position.items(), strict=True)
-            }
-        self._integrate = jax.jit(self._trajectory)
-
-    def _trajectory(self, position, momentum, step_size, steps):
-        gradient = jax.grad(self.target.log_density)(position, self.data)
-        path = leapfrog.launch(position, gradient, momentum, self.scale, step_size, steps, jnp.zeros(()))
-        path = jax.lax.fori_loop(
-            0, steps, lambda _, path: leapfrog.leapfrog(self.target, self.data, self.scale, path), path
-        )
-        end = leapfrog.land(path, self.scale)
-        energy = leapfrog.kinetic(end), self.target.exact_log_density(path.position, self.data)
-        before = path.kinetic, self.target.exact_log_density(position, self.data)
-        return path.position, end, energy, before
-
-    def run(self, length: float, steps: int, position=None, momentum=None):
-        """End position, end momentum and energy error."""
-        with jax.enable_x64(self.precision == "float64"):
-            step_size = jnp.asarray(length / steps, self.precision)
-            position, momentum, after, before = self._integrate(
-                position or self.position, momentum or self.momentum, step_size, np.int32(steps)
-            )
-        error = (float(after[0]) - float(after[1])) - (float(before[0]) - float(before[1]))
-        return position, momentum, error
-
-
-def _farthest(first, second) -> float:
-    return max(float(np.abs(np.asarray(first[name]) - np.asarray(second[name])).max()) for name in first)
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_time_can_be_reversed(name):
-    dynamics = Dynamics(name)
-    end, momentum, _ = dynamics.run(2.0, 10_000)
-    assert _farthest(end, dynamics.position) > 0.1  # it went somewhere
-    back, returned, _ = dynamics.run(2.0, 10_000, end, jax.tree.map(np.negative, momentum))
-    assert _farthest(back, dynamics.position) < 1e-10
-    assert _farthest(returned, jax.tree.map(np.negative, dynamics.momentum)) < 1e-10
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_energy_error_is_of_second_order(name):
-    dynamics = Dynamics(name)
-    errors = [dynamics.run(1.0, steps)[2] for steps in (400, 800, 1600)]
-    assert errors[0] / errors[1] == pytest.approx(4.0, abs=0.2)
-    assert errors[1] / errors[2] == pytest.approx(4.0, abs=0.2)
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_phase_space_keeps_its_volume(name):
-    # In (u / s, p) the Jacobian J of a trajectory is symplectic: J^T S J = S, with S = ((0, I), (-I, 0)).
-    dynamics = Dynamics(name)
-    with jax.enable_x64(True):
-        flat, unflatten = jax.flatten_util.ravel_pytree((dynamics.position, dynamics.momentum))
-
-        def flow(z):
-            end = dynamics._trajectory(*unflatten(z), jnp.asarray(0.05), np.int32(7))
-            return jax.flatten_util.ravel_pytree(end[:2])[0]
-
-        scale = np.asarray(
-            jax.flatten_util.ravel_pytree((dynamics.scale, jax.tree.map(jnp.ones_like, dynamics.scale)))[0]
-        )
-        jacobian = np.asarray(jax.jit(jax.jacfwd(flow))(flat)) * scale / scale[:, None]
-    half = len(flat) // 2
-    form = np.block([[np.zeros((half, half)), np.eye(half)], [-np.eye(half), np.zeros((half, half))]])
-    np.testing.assert_allclose(jacobian.T @ form @ jacobian, form, atol=1e-10)
-
-
-def test_float32_trajectories_stay_close_to_float64():
-    # Seen here: 8e-7 and 6e-5; with sums that are not compensated, 4e-5 and 4e-3.
-    wide, narrow = Dynamics("network"), Dynamics("network", "float32")
-    start, momentum = jax.tree.map(lambda leaf: leaf.astype(np.float32), (wide.position, wide.momentum))
-    end, _, error = narrow.run(1.0, 20_000, start, momentum)
-    with jax.enable_x64(True):
-        start, momentum = jax.tree.map(lambda leaf: leaf.astype(np.float64), (start, momentum))
-        expected, _, exact_error = wide.run(1.0, 20_000, start, momentum)
-    assert _farthest(end, expected) < 5e-6
-    assert abs(error - exact_error) < 2e-4
 
 
 def _normal_model(y=None):
@@ -339,56 +231,6 @@ def test_kernels_use_each_key_once(conjugate):
         jax.random.normal(key)
         with pytest.raises(jax.errors.KeyReuseError):  # the checker does look
             jax.random.normal(key)
-
-
-def _offset(constant, x, y):
-    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-    numpyro.factor("constant", constant)
-    with numpyro.plate("rows", len(y)):
-        numpyro.sample("y", dist.Normal(x[:, 0] * w, 1.0), obs=y)
-
-
-def _cast(x, y):
-    """Far from its targets, with a mean that is rounded to float32 in whatever precision it is asked for."""
-    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-    with numpyro.plate("rows", len(y)):
-        numpyro.sample("y", dist.Normal((x[:, 0] * w).astype(jnp.float32), 1e-3), obs=y + 1000.0)
-
-
-def test_rounding_of_large_energies_is_noticed(conjugate):
-    args = (conjugate.x, conjugate.y)
-    small, large, huge = np.float64(0.0), np.float64(3e7), np.float64(3e16)
-    nuts = dict(method="nuts", chains=1, draws=50, warmup=50, progress=False)
-    with pytest.warns(UserWarning, match=r"nuts: rounding moves the energies by .* nat, above 0.05.*float64"):
-        inference.run(_offset, large, *args, **nuts)
-    assert inference.run(_offset, small, *args, **nuts).statistics["energy_noise"].max() < 1e-3
-    options = dict(method="hmc", chains=1, draws=50, step_size=0.1, progress=False)
-    posterior = inference.run(_offset, large, *args, **options)  # its energies are in float64: no warning
-    assert posterior.statistics["acceptance_rate"].mean() > 0.9
-    assert posterior.statistics["energy_noise"].max() < 1e-5
-    message = r"hmc: rounding moves the energies by .* a smaller step does not help"
-    with pytest.warns(UserWarning, match=message):
-        inference.run(_offset, huge, *args, **options)
-    with pytest.warns(UserWarning, match=message):
-        inference.run(_cast, *args, **{**options, "step_size": 1e-9, "trajectory_length": 1e-9})
-
-
-def _fixed_in_float32(y):
-    """A model that can't be evaluated in float64: its scan has a float32 carry."""
-    a = numpyro.sample("a", dist.Normal(0.0, 0.5))
-    _, means = jax.lax.scan(lambda c, _: (a * c + 0.1, c), jnp.zeros((), jnp.float32), None, length=len(y))
-    numpyro.sample("y", dist.Normal(means, 1.0), obs=y)
-
-
-def test_a_model_that_insists_on_float32_runs():
-    y = np.linspace(0, 1, 5).astype(np.float32)
-    options = dict(chains=1, draws=20, warmup=20, progress=False)
-    inference.run(_fixed_in_float32, y, method="nuts", **options)
-    with pytest.warns(UserWarning, match=r"can't be evaluated in float64.*energies are in float32"):
-        posterior = inference.run(_fixed_in_float32, y, method="hmc", **options)
-    assert posterior.statistics["acceptance_rate"].mean() > 0.5
-    with pytest.raises(ValueError, match=r"can't run with precision=\"float64\""):
-        inference.run(_fixed_in_float32, y, method="hmc", precision="float64", **options)
 
 
 def test_steps_are_halved_in_warm_up_only(conjugate):

@@ -52,7 +52,10 @@ def test_nuts_in_float32_says_that_it_should_not_be_trusted_there():
     x, y = _outliers()
     model = models.linear(likelihood=models.Gaussian(scale=0.35))
     with pytest.warns(UserWarning, match="rounding moves the energies"):
-        inference.run(model, x, y, method="nuts", chains=1, draws=30, warmup=30, max_tree_depth=4, progress=False)
+        posterior = inference.run(
+            model, x, y, method="nuts", chains=1, draws=30, warmup=30, max_tree_depth=4, progress=False
+        )
+    assert np.sqrt(np.mean(posterior.statistics["energy_noise"] ** 2)) > 0.05
 
 
 def _energy_error(precision: str, steps: int, length: float) -> float:
