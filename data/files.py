@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing"]
+__all__ = ["replacing", "sync", "write_durably"]
 
 
 @contextmanager
@@ -21,3 +21,20 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_durably(path: Path, contents: bytes) -> None:
+    """Replace a file in one step that a crash of the machine does not undo."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(contents)
+        sync(temporary)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -92,7 +92,7 @@ class Convergence:
         passed: True, False, or None where there is nothing to judge.
         failures: what misses its threshold.
         kind: what the draws are, "chains", "guide" or "point".
-        weights: mixing in weight space, for chains.
+        weights: mixing in weight space, for chains whose draws were kept.
         functions: mixing in function space, for chains of a network.
         divergences: number of divergent draws, for chains.
         ebfmi: the least E-BFMI over chains, nan where there is no energy.
@@ -155,10 +155,13 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     if posterior.shape[1] < 4:
         few = f"{posterior.shape[1]} draws per chain are too few to judge; at least 4 are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "chains", thresholds=thresholds)
-    weights = Mixing.of(weight_draws(posterior))
     network = isinstance(posterior.model, Network)
     functions = Mixing.of(function_draws(posterior, x)) if network else None
-    in_weights = weights.failures("weight space", rhat, ess)
+    columns = weight_draws(posterior)
+    if not columns.shape[2] and not network:  # no draws were kept: all there is to judge is their density
+        columns = posterior.statistics["lp"][..., None]
+    weights = Mixing.of(columns) if columns.shape[2] else None
+    in_weights = weights.failures("weight space", rhat, ess) if weights else []
     in_functions = functions.failures("function space", rhat, ess) if functions else []
 
     statistics = posterior.statistics
@@ -188,8 +191,9 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     )
 
 
-def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing, functions: Mixing | None) -> str:
+def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing | None, functions: Mixing | None) -> str:
     judged = functions or weights
+    assert judged is not None
     space = "functions" if functions else "chains"
     numbers = f"worst R-hat {judged.worst_rhat:.3f}, least ESS {judged.least_ess:.0f}"
     if deciding:
@@ -197,12 +201,12 @@ def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing, 
             f"Convergence failed ({numbers}): do not rely on these {'predictions' if functions else 'draws'} yet. "
             "Run longer, or look at what is listed."
         )
-    if functions is not None and in_weights:
+    if functions is not None and weights is not None and in_weights:
         return (
             f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}), "
             "as is usual for a network, whose units can trade places. Believe the predictions, not single weights."
         )
-    what = "predictions and the weights" if functions else "draws"
+    what = "draws" if functions is None else "predictions and the weights" if weights else "predictions"
     return f"The {space} have converged ({numbers}): believe the {what}."
 
 

@@ -100,10 +100,11 @@ def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
     return figure
 
 
-def mixing(weights: Mixing, functions: Mixing | None, threshold: float = 1.01, title: str = "") -> Figure:
+def mixing(weights: Mixing | None, functions: Mixing | None, threshold: float = 1.01, title: str = "") -> Figure:
     """Histograms of R-hat in weight space and in function space."""
     figure, axes = _figure(title or "R-hat in weight space and in function space")
-    spaces = [("weights", weights, COLOURS[1])] + ([("functions", functions, COLOURS[0])] if functions else [])
+    both = ("weights", weights, COLOURS[1]), ("functions", functions, COLOURS[0])
+    spaces = [(name, space, colour) for name, space, colour in both if space is not None]
     values = {name: np.log10(np.maximum(_finite(space.judged_rhat) - 1, 1e-4)) for name, space, _ in spaces}
     edges = np.linspace(-4, max(0.0, *(v.max() for v in values.values())), 30)
     for name, _, colour in spaces:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from diagnostics import plots
 from diagnostics.comparison import Comparison, compare
 from diagnostics.convergences import Convergence, convergence
-from inference import Posterior
+from inference import Posterior, load
 from inference.prediction import Classification, Regression
 from models import Network
 
@@ -43,9 +43,14 @@ class _Entry:
     figures: tuple[_Picture, ...]
     call: str
 
+    @property
+    def state(self) -> str:
+        """What to say beside its name, if it has not come to its end."""
+        return {"interrupted": " (stopped early)", "unfinished": " (not finished)"}.get(self.posterior.ended, "")
+
 
 def report(
-    posterior: Posterior | Mapping[str, Posterior],
+    posterior: Posterior | str | Path | Mapping[str, Posterior | str | Path],
     test: Any = None,
     path: str | Path = "report.html",
     *,
@@ -55,7 +60,7 @@ def report(
     """Write a report about one posterior, or about several of the same model.
 
     Args:
-        posterior: one, or several by name.
+        posterior: one, or several by name; or the directory of a run, which may be under way, or a saved file.
         test: a `Split` or `(x, y)` to score predictions on; without it the report is about convergence alone.
         path: of the HTML file.
         reference: the name of the posterior that the others are compared with; by default the first one made of
@@ -65,14 +70,14 @@ def report(
     Returns:
         The path of the file.
     """
-    posteriors = {posterior.method.name: posterior} if isinstance(posterior, Posterior) else dict(posterior)
+    posteriors = _loaded(posterior)
     if not posteriors:
         raise ValueError("report needs at least one posterior, got none")
     if reference is None and len(posteriors) > 1:
         reference = next((name for name, each in posteriors.items() if each.kind == "chains"), None)
     first = next(iter(posteriors.values()))
     comparison = None
-    if test is not None and isinstance(first.model, Network):
+    if test is not None and isinstance(first.model, Network) and all(each.complete for each in posteriors.values()):
         comparison = compare(posteriors, test, reference)
     page = _template().render(
         title=title or f"Posterior of {'several methods' if len(posteriors) > 1 else next(iter(posteriors))}",
@@ -94,10 +99,17 @@ def report(
     return path
 
 
+def _loaded(given: Posterior | str | Path | Mapping[str, Posterior | str | Path]) -> dict[str, Posterior]:
+    if isinstance(given, Mapping):
+        return {name: each if isinstance(each, Posterior) else load(each) for name, each in given.items()}
+    posterior = given if isinstance(given, Posterior) else load(given)
+    return {posterior.method.name: posterior}
+
+
 def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
     judged = convergence(posterior)
     figures = []
-    if test is not None and isinstance(posterior.model, Network):
+    if test is not None and isinstance(posterior.model, Network) and posterior.complete:
         x, y = test
         prediction = posterior.predict(x)
         targets = test if hasattr(test, "restore") else y
@@ -107,7 +119,7 @@ def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
         elif isinstance(prediction, Regression):
             caption = "A point on the line was predicted exactly; nine in ten intervals should reach the line."
             figures.append(_picture(plots.observed_and_predicted(prediction, targets), caption))
-    if judged.weights is not None:
+    if judged.weights is not None or judged.functions is not None:
         caption = "Left of the dashed line the chains agree; predictions need it of the functions only."
         figures.append(_picture(plots.mixing(judged.weights, judged.functions), caption))
         if judged.functions is not None:

@@ -1,5 +1,6 @@
 """Inference: one call for every method, and one record out of all of them."""
 
+from inference.catalogue import METHODS
 from inference.ensembles import Ensemble
 from inference.hamiltonian import HMC
 from inference.methods import Method
@@ -7,7 +8,8 @@ from inference.nuts import NUTS
 from inference.points import MAP, MLE
 from inference.posterior import Posterior
 from inference.prediction import Prediction
-from inference.running import METHODS, run
+from inference.resuming import resume
+from inference.running import run
 from inference.storage import load
 from inference.variational import SVI
 
@@ -23,5 +25,6 @@ __all__ = [
     "Posterior",
     "Prediction",
     "load",
+    "resume",
     "run",
 ]

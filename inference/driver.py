@@ -9,13 +9,11 @@ thread (NumPyro's handler stack is shared by all threads). On accelerators chain
 
 from __future__ import annotations
 
-import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,46 +21,20 @@ import jax
 import numpy as np
 
 from inference import programs
+from inference.averages import Average
+from inference.chains import Chain, Piece, begin_chains
+from inference.costs import Cost, peak_memory
+from inference.keeping import Keeping
+from inference.ledgers import Ledger, Values
 from inference.methods import Method
 from inference.progress import Display
+from inference.signals import Signals
 from inference.target import Data, Position, Target
 from inference.tracing import TRACING
 
-__all__ = ["Cost", "Outcome", "drive"]
+__all__ = ["Outcome", "drive"]
 
-_PIECE_SECONDS = 0.25  # a piece's aim: short enough to stop and to show progress, long enough to cost nothing
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run took.
-
-    Attributes:
-        compile_seconds: tracing and compiling (or reading the compilation cache), and finding the starts.
-        run_seconds: everything after that.
-        gradients: gradient evaluations of the log density over all rows, warm-up included, over all chains; one over a
-            minibatch counts as its share of the rows.
-        peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
-    """
-
-    compile_seconds: float
-    run_seconds: float
-    gradients: int
-    peak_memory: int
-
-    @property
-    def seconds(self) -> float:
-        """Compiling and running."""
-        return self.compile_seconds + self.run_seconds
-
-    def __add__(self, other: Cost) -> Cost:
-        """Of two stages, one after the other."""
-        return Cost(
-            self.compile_seconds + other.compile_seconds,
-            self.run_seconds + other.run_seconds,
-            self.gradients + other.gradients,
-            max(self.peak_memory, other.peak_memory),
-        )
+_TERMINATED = 143  # what a process ends with that SIGTERM has ended
 
 
 @dataclass(frozen=True)
@@ -73,35 +45,23 @@ class Outcome:
         draws: each site's values, (chain, draw, ...).
         statistics: each scalar of the draws, (chain, draw).
         curves: each scalar of the iterations of a method that optimises, (chain, step).
+        averages: each chain's averaged predictions, if any were asked for.
         states: each chain's last state.
-        cost: what it took.
+        stopped: the chains that stopped before their end and why; their draws are left out.
+        cost: what it took, in earlier processes too.
         ended: why it ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
         interrupted: whether Ctrl-C was pressed, if only when the last iteration was under way.
     """
 
-    draws: dict[str, np.ndarray]
-    statistics: dict[str, np.ndarray]
-    curves: dict[str, np.ndarray]
+    draws: Values
+    statistics: Values
+    curves: Values
+    averages: list[Average]
     states: list[Any]
+    stopped: dict[int, str]
     cost: Cost
     ended: str
     interrupted: bool
-
-
-@dataclass
-class _Chain:
-    """What the host knows of one chain while it runs."""
-
-    device: Any
-    last_key: jax.Array
-    state: Any
-    done: int = 0
-    work: int = 1
-    gradients: float = 0.0
-    keeping: bool = False
-    sums: dict[str, float] = field(default_factory=dict)
-    draws: list[dict[str, np.ndarray]] = field(default_factory=list)
-    info: list[dict[str, np.ndarray]] = field(default_factory=list)
 
 
 def drive(
@@ -114,8 +74,10 @@ def drive(
     settings: Any,
     title: str,
     progress: bool,
+    ledger: Ledger,
+    keeping: Keeping,
     milestones: Iterable[int] = (),
-    enough: Callable[[dict[str, np.ndarray]], bool] | None = None,
+    enough: Callable[[Values, Values], bool] | None = None,
     gather: bool = True,
 ) -> Outcome:
     """Run a method to its end, or to Ctrl-C, and gather what it drew.
@@ -129,62 +91,84 @@ def drive(
         settings: what all chains share.
         title: what to call it.
         progress: show it.
+        ledger: where to put what is drawn; what it holds already is gone on with.
+        keeping: what of it to keep.
         milestones: numbers of draws at which to ask whether there are enough.
-        enough: asked then, with the draws so far.
-        gather: False if only the last states are of use.
+        enough: asked then, with the draws so far and their scalars.
+        gather: False if only the last states are of use; then a chain that fails ends them all.
 
     Raises:
+        FloatingPointError: if all chains failed.
         KeyboardInterrupt: if it is stopped before there is anything to return, or a second time.
+        SystemExit: on SIGTERM, once everything is saved, if the ledger outlives the process.
     """
     began = time.perf_counter()
     wide = method.precision == "float64"
     config: Any = jax.config
     products = config.jax_default_matmul_precision
     with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
-        program = method.program()
         on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}
         with TRACING:
-            chains = []
-            for i, (device, start) in enumerate(zip(itertools.cycle(on_device), starts, strict=False)):
-                start = jax.device_put(start, device)
-                state, last_key = programs.begin(
-                    program, target, on_device[device], start, jax.random.fold_in(key, i), settings
-                )
-                chains.append(_Chain(device, last_key, state))
-            capacity = programs.capacity(program, target, data, chains[0].state)
-            zero = np.int32(0)
-            for chain in chains[: len(on_device)]:
-                first = programs.advance(program, target, capacity, on_device[chain.device], chain.state, zero, zero)
-                jax.block_until_ready(first)  # compiled, and nothing run
+            chains, capacity = begin_chains(method, target, on_device, key, starts, settings, ledger, keeping)
+            advance = partial(programs.advance, method.program(), target, capacity)
+            for chain in chains[: 0 if ledger.ended else len(on_device)]:
+                nothing_run = advance(on_device[chain.device], chain.state, np.int32(0), np.int32(0))
+                jax.block_until_ready(nothing_run)  # compiled
         compiled = time.perf_counter()
+        earlier = ledger.compile_seconds, ledger.run_seconds
 
-        def piece(goal: int, chain: _Chain) -> str:
+        def seconds() -> tuple[float, float]:
+            return earlier[0] + compiled - began, earlier[1] + time.perf_counter() - compiled
+
+        def save(ended: str = "") -> None:
+            ledger.save([chain.saved() for chain in chains], *seconds(), ended)
+
+        def piece(goal: int, chain: Chain) -> Piece:
             with jax.enable_x64(wide), jax.default_matmul_precision(products):  # a thread has its own
-                advance = partial(programs.advance, program, target, capacity, on_device[chain.device])
-                return _piece(method, data, advance, min(capacity, goal - chain.done), chain)
+                most = min(capacity, goal - chain.done)
+                return chain.run(method, partial(advance, on_device[chain.device]), most, starts[0])
 
-        ended, interrupted = "draws", False
-        goals = [method.kept[draws - 1] + 1 for draws in milestones]
-        for goal in goals or [method.iterations]:
-            interrupted = _run_chains(goal, chains, partial(piece, goal), display)
+        def take(chain: Chain, future: Future[Piece]) -> None:
             try:
-                if interrupted and any(chain.done < method.iterations for chain in chains):
+                status = chain.take(future.result(), method, data, ledger, keeping)
+                display.update(chain.number, chain.done, status)
+            except FloatingPointError as error:
+                chain.stopped = str(error)
+                if not gather or not _going(chains):
+                    raise
+                display.say(f"chain {chain.number} has stopped, the others go on: {error}")
+
+        ended, interrupted = ledger.ended or "draws", False
+        goals = [method.kept[draws - 1] + 1 for draws in milestones]
+        for goal in (goals or [method.iterations]) if not ledger.ended else ():
+            with Signals(terminate=ledger.durable) as signals:
+                _run_chains(goal, chains, partial(piece, goal), take, display, signals, ledger, save)
+            try:
+                interrupted = signals.stop
+                if interrupted and any(chains[i].done < method.iterations for i in _going(chains)):
                     raise KeyboardInterrupt
-                if goals and enough is not None and enough(_drawn(chains)):
+                if goals and enough is not None and enough(*ledger.values(_going(chains))):
                     ended = "until"
                     break
             except KeyboardInterrupt:  # also while the draws were looked at
                 ended, interrupted = "interrupted", True
                 break
+        if not ledger.ended:
+            save("" if ended == "interrupted" else ended)
         with TRACING:
-            draws, statistics, curves = _gather(method, target, data, chains) if gather else ({}, {}, {})
-    cost = Cost(
-        compile_seconds=compiled - began,
-        run_seconds=time.perf_counter() - compiled,
-        gradients=round(sum(chain.gradients for chain in chains)),
-        peak_memory=_peak_memory(),
+            draws, statistics, curves = _gather(method, target, data, chains, ledger) if gather else ({}, {}, {})
+        ledger.close()
+    return Outcome(
+        draws,
+        statistics,
+        curves,
+        averages=[average for i in _going(chains) if (average := chains[i].average) is not None],
+        states=[chain.state for chain in chains],
+        stopped={chain.number: chain.stopped for chain in chains if chain.stopped},
+        cost=Cost(*seconds(), round(sum(chain.gradients for chain in chains)), peak_memory()),
+        ended=ended,
+        interrupted=interrupted,
     )
-    return Outcome(draws, statistics, curves, [chain.state for chain in chains], cost, ended, interrupted)
 
 
 def _devices(chains: int) -> list[Any]:
@@ -193,96 +177,70 @@ def _devices(chains: int) -> list[Any]:
     return devices[:1] if devices[0].platform == "cpu" else devices[:chains]
 
 
-def _run_chains(goal: int, chains: list[_Chain], piece: Callable[[_Chain], str], display: Display) -> bool:
-    """Run all chains to so many iterations in worker threads; True if Ctrl-C was pressed.
+def _run_chains(
+    goal: int,
+    chains: list[Chain],
+    piece: Callable[[Chain], Piece],
+    take: Callable[[Chain, Future[Piece]], None],
+    display: Display,
+    signals: Signals,
+    ledger: Ledger,
+    save: Callable[[], None],
+) -> None:
+    """Run all chains to so many iterations in worker threads.
 
-    The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once.
+    The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once. SIGTERM does the
+    same as the first, saves, and ends the process.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     pool = ThreadPoolExecutor(min(len(chains), cores))
-    running: dict[Future[str], int] = {pool.submit(piece, chain): i for i, chain in enumerate(chains)}
-    stopped = False
+    running: dict[Future[Piece], Chain] = {}
+
+    def submit(chain: Chain) -> None:
+        if chain.done < goal and not chain.stopped and not signals.stop:
+            running[pool.submit(piece, chain)] = chain
+
+    told = False
     try:
+        for chain in chains:
+            submit(chain)
         while running:
             try:
                 finished, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    i = running.pop(future)
-                    display.update(i, chains[i].done, future.result())
-                    if chains[i].done < goal and not stopped:
-                        running[pool.submit(piece, chains[i])] = i
-            except KeyboardInterrupt:
-                if stopped:
+            except KeyboardInterrupt:  # where no signal tells it
+                if signals.stop:
                     raise
-                stopped = True
+                signals.stop, finished = True, set()
+            for future in finished:
+                chain = running.pop(future)
+                take(chain, future)
+                submit(chain)
+            if signals.stop and not told:
+                told = True
                 display.say("stopping when the iterations under way are done; Ctrl-C again gives up what was drawn")
-                running = {future: i for future, i in running.items() if not future.cancel()}
+                running = {future: chain for future, chain in running.items() if not future.cancel()}
+            if ledger.due():  # the workers are busy meanwhile
+                save()
     finally:
         pool.shutdown(wait=not running, cancel_futures=True)
-    return stopped
-
-
-def _piece(method: Method, data: Data, advance: Callable[..., Any], most: int, chain: _Chain) -> str:
-    """Run one piece of a chain, in a worker thread; keep what the method keeps, and say how it goes."""
-    began = time.perf_counter()
-    done, worked, state, emission = jax.block_until_ready(advance(chain.state, np.int32(most), np.int32(chain.work)))
-    count = int(done)
-    draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
-    method.watch(info, chain.done + count)
-    iterations = np.arange(chain.done, chain.done + count)
-    keep = np.isin(iterations, np.asarray(method.kept)) if method.kept else np.ones(count, bool)
-    kept = {name: values[keep] for name, values in info.items()}
-    chain.draws.append({name: values[keep] for name, values in draws.items()})
-    chain.info.append(kept)
-    if keep.any() and not chain.keeping:
-        chain.keeping, chain.sums = True, {}  # what is shown of the warm-up is not of the draws
-    shown = kept if chain.keeping else info
-    for name, values in (shown | {"count": np.ones(len(keep[keep]) if chain.keeping else count)}).items():
-        chain.sums[name] = chain.sums.get(name, 0.0) + float(values.sum())
-    chain.gradients += method.gradients(info, data)
-    chain.state, chain.done = state, chain.done + count
-    pace = int(worked) / max(time.perf_counter() - began, 1e-6)
-    chain.work = int(np.clip(pace * _PIECE_SECONDS, 1, 2**30))
-    stage = "" if chain.keeping else "warming up"
-    status = method.status(shown, chain.sums) if chain.sums["count"] else ""
-    return ", ".join(words for words in (stage, status, method.under_way(state)) if words)
+    if signals.terminated:
+        save()
+        raise SystemExit(_TERMINATED)
 
 
 def _gather(
-    method: Method, target: Target, data: Data, chains: list[_Chain]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    method: Method, target: Target, data: Data, chains: list[Chain], ledger: Ledger
+) -> tuple[Values, Values, Values]:
     """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest."""
-    if not all(chain.info for chain in chains):
+    draws, info = ledger.values(_going(chains))
+    if not info or not next(iter(info.values())).shape[1]:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
-    info = _stacked([_joined(chain.info) for chain in chains])
     if method.kept:
-        draws = _drawn(chains)
-        if not next(iter(info.values())).shape[1]:
-            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         return draws, info, {}
-    ends = [jax.device_get(programs.conclude(method, target, data, chain.state, chain.last_key)) for chain in chains]
-    return _stacked([draws for draws, _ in ends]), _stacked([statistics for _, statistics in ends]), info
+    going = [chains[i] for i in _going(chains)]
+    return *programs.conclusions(method, target, data, [(chain.state, chain.last_key) for chain in going]), info
 
 
-def _drawn(chains: list[_Chain]) -> dict[str, np.ndarray]:
-    return _stacked([_joined(chain.draws) for chain in chains])
-
-
-def _joined(pieces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-
-
-def _stacked(chains: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    return {
-        name: np.stack([chain[name][: min(len(other[name]) for other in chains)] for chain in chains])
-        for name in chains[0]
-    }
-
-
-def _peak_memory() -> int:
-    if sys.platform == "win32":
-        return 0
-    import resource  # Unix only
-
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return size if sys.platform == "darwin" else size * 1024
+def _going(chains: list[Chain]) -> list[int]:
+    """The chains that have not stopped before their end."""
+    return [chain.number for chain in chains if not chain.stopped]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from inference.outputs import function_values
 from inference.posterior import Posterior
 from models import Network
 
@@ -23,19 +24,20 @@ def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "ch
     """The functions' values at the inputs `x`, or at the posterior's own probes; no columns if it is no network."""
     if not isinstance(posterior.model, Network):
         return np.zeros((*posterior.shape, 0))
+    if x is None and posterior.functions is not None:
+        return posterior.functions
     prediction = posterior.predict(posterior.probes if x is None else x)
-    flat = posterior.model.likelihood.functions(prediction.outputs).reshape(*posterior.shape, -1)
-    noise = [posterior.draws["noise"].reshape(*posterior.shape, -1)] if "noise" in posterior.draws else []
-    return np.concatenate([flat, *noise], axis=-1)
+    return function_values(posterior.model, prediction.outputs, posterior.draws)
 
 
 def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
     """All latent sites side by side; deterministic sites, which follow from them, are left out.
 
     So are entries that are the same in every draw of every chain while others of their site move, such as the zeros of
-    a triangular matrix: they are part of the site's form. A site that stands still as a whole is kept.
+    a triangular matrix: they are part of the site's form. A site that stands still as a whole is kept. No columns if no
+    draws were kept.
     """
-    columns = []
+    columns = [np.zeros((*posterior.shape, 0))]
     for name, values in posterior.draws.items():
         if name in posterior.deterministic:
             continue

@@ -128,8 +128,8 @@ class HMC(Sampler):
     def program(self) -> HMC:
         """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
         return replace(
-            self, chains=1, draws=1, warmup=0, thin=1, tuning=10, start=None, until=None, trajectory_length="prior",
-            step_size=None,
+            self, chains=1, draws=1, warmup=0, thin=1, tuning=10, start=None, until=None, keep="all",
+            trajectory_length="prior", step_size=None,
         )  # fmt: skip
 
     def settings(self, target: Target, data: Data) -> Settings:
@@ -162,7 +162,7 @@ class HMC(Sampler):
         """One chain that finds the step size, unless it is given and no mass is asked for."""
         if self.step_size is not None and self.mass == "prior":
             return None
-        return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, until=None)
+        return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, until=None, keep="all")
 
     def tuned(self, settings: Settings, state: HMCState) -> Settings:
         """What the pilot found."""

@@ -18,8 +18,9 @@ import numpy as np
 from inference.target import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer, positive_number
 
-__all__ = ["PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
+__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
 
+KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
 STARTS = ("ensemble", "map", "random", "prior")
 
@@ -81,6 +82,11 @@ class Method:
     def kept(self) -> range:
         """The iterations whose draws are kept; empty if the draws are made by `conclude`."""
         return range(0)
+
+    @property
+    def keep(self) -> str:
+        """What is kept of each draw, one of `KEEPS`."""
+        return "all"
 
     @property
     def start(self) -> str | None:
@@ -162,6 +168,9 @@ class Sampler(Method):
             functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
             {"ess": 400, "rhat": 1.01}, or one of the two. Looked at after 100 draws per chain, 200, 400 and so on,
             and at the end, not more often, so that luck has few chances.
+        keep: what to keep of each draw: "all" sites; "last_layer", of a network, and what is no layer's, such as the
+            noise; or "none". Where not all is kept, predictions can be averaged while the draws are made
+            (`predict_at`), and convergence is judged by the functions at the probes.
     """
 
     kind: ClassVar[str] = "chains"
@@ -172,9 +181,11 @@ class Sampler(Method):
     thin: int = 1
     start: str | None = None
     until: Any = None
+    keep: str = "all"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        one_of(f"{self.name}: keep", self.keep, KEEPS)
         for count in ("chains", "draws", "thin"):
             positive_integer(f"{self.name}: {count}", getattr(self, count))
         positive_integer(f"{self.name}: warmup", self.warmup, least=0)

@@ -53,7 +53,7 @@ class NUTS(Sampler):
 
     def program(self) -> NUTS:
         """How many chains and draws there are does not shape the program; how long the warm-up is does."""
-        return replace(self, chains=1, draws=1, thin=1, start=None, until=None)
+        return replace(self, chains=1, draws=1, thin=1, start=None, until=None, keep="all")
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
         """NumPyro's state at a start, with nothing adapted yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,16 @@ from numpyro.distributions import Unit
 from data import Split
 from inference.arguments import Arguments, fingerprint, settle
 from inference.arviz_import import arviz
-from inference.driver import Cost
+from inference.averages import Averages
+from inference.costs import Cost
 from inference.methods import Method
+from inference.outputs import network_outputs
 from inference.prediction import Prediction
 from inference.tracing import TRACING
 from models import Network
 from models.validation import positive_integer
 
-__all__ = ["Posterior"]
-
-_BLOCK = 2**22  # activations that a block of draws may hold while it predicts
-_ROWS = 4096  # rows that are predicted at a time, unless `batch_size` says otherwise
+__all__ = ["Posterior", "as_key"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,11 @@ class Posterior:
         deterministic: the names of the sites that follow from the others.
         cost: seconds, gradients and memory.
         start: how the chains started: "ensemble", "map", "random" or "prior".
-        ended: why the run ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
+        ended: why the run ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C; "unfinished",
+            it has not, or a crash has ended it.
+        stopped: the chains that stopped before their end, by number, and why; their draws are left out.
+        functions: where not all draws were kept, the functions at the probes, (chain, draw, k).
+        averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
     """
 
     model: Callable[..., Any]
@@ -71,11 +74,19 @@ class Posterior:
     cost: Cost
     start: str = "random"
     ended: str = "draws"
+    stopped: dict[int, str] = field(default_factory=dict)
+    functions: np.ndarray | None = None
+    averages: Averages | None = None
 
     @property
     def partial(self) -> bool:
-        """True if the run was stopped before its end."""
-        return self.ended == "interrupted"
+        """True if the run was stopped before its end, or has not come to it yet."""
+        return self.ended in ("interrupted", "unfinished")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all sites of each draw were kept, so that the draws can predict."""
+        return self.method.keep == "all"
 
     @property
     def kind(self) -> str:
@@ -85,7 +96,7 @@ class Posterior:
     @property
     def shape(self) -> tuple[int, int]:
         """The number of chains and of draws per chain."""
-        chain, draw = next(iter(self.draws.values())).shape[:2]
+        chain, draw = next(iter((self.draws or self.statistics).values())).shape[:2]
         return chain, draw
 
     @cached_property
@@ -100,12 +111,14 @@ class Posterior:
             "ended": self.ended,
             "partial": int(self.partial),
         }
+        every = range(self.shape[0] + len(self.stopped))
+        chains = {"chain": [chain for chain in every if chain not in self.stopped]}
         az = arviz()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "More chains")  # than draws, as in an ensemble
             groups = {
-                "posterior": az.dict_to_dataset(self.draws, attrs=attributes),
-                "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes).merge(
+                "posterior": az.dict_to_dataset(self.draws, attrs=attributes, coords=chains),
+                "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes, coords=chains).merge(
                     {name: (("chain", "step"), values) for name, values in self.curves.items()}
                 ),
                 "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
@@ -125,6 +138,11 @@ class Posterior:
             A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, a dict
             of its observed and deterministic sites, each (chain, draw, ...).
         """
+        if not self.complete:
+            raise ValueError(
+                f"the draws can't predict, because the run kept {'none' if not self.draws else 'some'} of them "
+                f'(keep="{self.method.keep}"); give run the inputs (predict_at=x), or keep="all"'
+            )
         chosen = self._thinned(draws)
         with TRACING:
             if isinstance(self.model, Network):
@@ -134,7 +152,7 @@ class Posterior:
     def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray], batch_size: int | None) -> Any:
         if batch_size is not None:
             raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
-        key = jax.random.fold_in(self._key(), 2**31)  # apart from the chains' keys, which fold in small numbers
+        key = jax.random.fold_in(as_key(self.seed), 2**31)  # apart from the chains' keys, which fold in small numbers
         flat = {
             name: values.reshape(-1, *values.shape[2:])
             for name, values in chosen.items()
@@ -153,11 +171,6 @@ class Posterior:
 
         save(self, path)
 
-    def _key(self) -> jax.Array:
-        if isinstance(self.seed, int):
-            return jax.random.key(self.seed)
-        return jax.random.wrap_key_data(jnp.array(self.seed, jnp.uint32))
-
     def _thinned(self, draws: int | None) -> dict[str, np.ndarray]:
         if draws is None:
             return self.draws
@@ -174,22 +187,14 @@ class Posterior:
         if batch_size is not None:
             positive_integer("batch_size", batch_size)
         (inputs,) = model.validate(x)
-        weights = {name: draws[name] for name in model.weights(inputs)}
-        expected = {name: values.shape[2:] for name, values in weights.items()}
-        if model.weights(inputs) != expected:
-            raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
-        flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in weights.items()}
-        size = min(batch_size or _ROWS, len(inputs))
-        width = max(shape[-1] for shape in expected.values() if shape)
-        block = max(1, _BLOCK // (size * width))
-        pieces = []
-        for first in range(0, len(inputs), size):
-            rows = inputs[first : first + size]
-            padded = np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
-            pieces.append(np.asarray(_outputs(model, block, flat, padded))[:, : len(rows)])
-        outputs = np.concatenate(pieces, axis=1)
-        shape = next(iter(weights.values())).shape[:2]
-        return Prediction.of(model.likelihood, outputs.reshape(*shape, *outputs.shape[1:]), draws)
+        return Prediction.of(model.likelihood, network_outputs(model, draws, inputs, batch_size), draws)
+
+
+def as_key(seed: int | tuple[int, ...]) -> jax.Array:
+    """The key of a run, from the integer or the words that it was given."""
+    if isinstance(seed, int):
+        return jax.random.key(seed)
+    return jax.random.wrap_key_data(jnp.array(seed, jnp.uint32))
 
 
 def _inputs(args: tuple[Any, ...]) -> Any:
@@ -199,12 +204,6 @@ def _inputs(args: tuple[Any, ...]) -> Any:
         return args[0].x
     pair = isinstance(args[0], tuple) and len(args[0]) == 2
     return args[0][0] if pair else args[0]
-
-
-@partial(jax.jit, static_argnames=("model", "block"))
-def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array) -> jax.Array:
-    """The outputs under each draw, (draw, n, outputs), `block` draws at a time."""
-    return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
 
 
 def _simulate(

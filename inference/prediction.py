@@ -26,7 +26,7 @@ from jaxtyping import Float, Shaped
 from models import Likelihood
 from models.validation import finite_array
 
-__all__ = ["Classification", "Prediction", "Regression"]
+__all__ = ["Classification", "Prediction", "Regression", "entropy"]
 
 _DRAWS = (0, 1)  # the axes of chains and draws
 _BISECTIONS = 40  # to 1e-12 of the distance between the smallest and the largest quantile of a draw
@@ -196,7 +196,7 @@ class Classification(Prediction):
     @cached_property
     def total(self) -> Float[np.ndarray, " n"]:
         """The entropy of the mixture, in nats."""
-        return -(self.probs * np.log(np.where(self.probs > 0, self.probs, 1.0))).sum(axis=-1)
+        return entropy(self.probs)
 
     @property
     def epistemic(self) -> Float[np.ndarray, " n"]:
@@ -223,6 +223,11 @@ class Classification(Prediction):
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Classification:
         """Labels have no units: itself."""
         return self
+
+
+def entropy(probabilities: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
+    """In nats; 0 log 0 is 0."""
+    return -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))).sum(axis=-1)
 
 
 def _log_mean_exp(values: Float[np.ndarray, "chain draw n"]) -> Float[np.ndarray, " n"]:

@@ -17,7 +17,7 @@ from jax import lax
 from inference.methods import Emission, Method
 from inference.target import Data, Position, Target
 
-__all__ = ["advance", "begin", "capacity", "conclude", "find_start"]
+__all__ = ["advance", "begin", "capacity", "conclude", "conclusions", "find_start", "shapes"]
 
 _PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
@@ -80,8 +80,30 @@ def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Ar
     return method.conclude(target, data, state, key)
 
 
-def capacity(program: Method, target: Target, data: Data, state: Any) -> int:
+def conclusions(
+    method: Method, target: Target, data: Data, ends: list[tuple[Any, jax.Array]]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Draws and their scalars, (chain, draw, ...), that a method makes of its chains' last states and keys."""
+    emissions = [jax.device_get(conclude(method, target, data, *end)) for end in ends]
+    draws, statistics = (
+        {name: np.stack([emission[i][name] for emission in emissions]) for name in emissions[0][i]} for i in (0, 1)
+    )
+    return draws, statistics
+
+
+def shapes(
+    program: Method, target: Target, data: Data, position: Any, key: Any, settings: Any
+) -> tuple[tuple[Any, Any], Emission]:
+    """The shapes of a chain's first state and last key, and of what one iteration emits; nothing is computed."""
+
+    def both(data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
+        state, last_key = begin(program, target, data, position, key, settings)
+        return (state, last_key), program.step(target, data, state, jnp.int32(1)).emission
+
+    return jax.eval_shape(both, data, position, key, settings)
+
+
+def capacity(emission: Emission) -> int:
     """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are asked."""
-    emission = jax.eval_shape(partial(program.step, target), data, state, np.int32(1)).emission
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
     return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))

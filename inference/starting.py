@@ -9,8 +9,9 @@ exactly would take it to 0, where the density has no bound, and leave the chain 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,14 +19,17 @@ from jax import lax
 
 from inference import programs
 from inference.binding import explain_start
-from inference.driver import Cost, drive
+from inference.costs import Cost
+from inference.driver import drive
 from inference.ensembles import Ensemble
+from inference.keeping import Keeping
+from inference.ledgers import Ledger
 from inference.methods import Method
 from inference.target import Data, Position, Target
 from inference.tracing import TRACING
 from models import Network
 
-__all__ = ["Starts", "find_starts"]
+__all__ = ["Starts", "find_starts", "start_of"]
 
 _STEPS = 1000
 _BATCH, _WHOLE = 128, 2000  # rows per step, from so many rows on
@@ -51,6 +55,7 @@ def find_starts(
     data: Data,
     key: jax.Array,
     progress: bool,
+    ledger: Callable[[str], Ledger],
 ) -> Starts:
     """A start for each chain of a method; a chain's does not depend on how many there are.
 
@@ -58,12 +63,11 @@ def find_starts(
         ValueError: if no random point has a finite density.
         KeyboardInterrupt: if it is stopped.
     """
-    network = isinstance(target.model, Network)
-    how = method.start or ("ensemble" if network else "random")
+    how = start_of(method, target.model)
     random_key, train_key = jax.random.split(key)
     if how in ("random", "prior"):
         return _at_random(method, target, data, random_key, how)
-    rows = len(data.arrays[0]) if network else 0
+    rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
     trainer = _Trainer(
         chains=method.chains if how == "ensemble" else 1,
         steps=_STEPS,
@@ -74,12 +78,17 @@ def find_starts(
     first = _at_random(trainer, target, data, random_key, "random", trainer.held)
     trained = drive(
         trainer, target, data, train_key, starts=first.positions, settings=None, title=f"{method.name} start",
-        progress=progress, gather=False,
+        progress=progress, gather=False, ledger=ledger("start"), keeping=Keeping("all", target.model, np.zeros(0)),
     )  # fmt: skip
     if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     positions = [state.parameters for state in trained.states]
     return Starts(positions if how == "ensemble" else positions * method.chains, how, first.cost + trained.cost)
+
+
+def start_of(method: Method, model: Any) -> str:
+    """How a method starts on a model, one of `inference.methods.STARTS`."""
+    return method.start or ("ensemble" if isinstance(model, Network) else "random")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Posteriors on disk: one `.npz` file of plain arrays and a JSON text. Nothing in it can run code.
 
+The directory of a run (`inference.directories`) is read as well.
+
 A model is stored as a recipe (`models.to_recipe`). A built-in one comes back by itself. A user's own model, or a
 network with a function of the user's, is passed to `load` again, and its recipe, with the names and the code of its
 functions, must be the one that was saved.
@@ -16,14 +18,16 @@ from typing import Any
 import numpy as np
 
 from data.files import replacing
-from inference.driver import Cost
+from inference.averages import Average, Averages
+from inference.catalogue import METHODS
+from inference.costs import Cost
 from inference.posterior import Posterior
-from inference.running import METHODS
-from models import from_recipe, to_recipe
+from inference.resuming import look
+from models import restored_model, to_recipe
 
 __all__ = ["load", "save"]
 
-_FORMAT = 2
+_FORMAT = 3
 _GROUPS = ("draws", "statistics", "curves", "observed")
 
 
@@ -40,6 +44,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "cost": asdict(posterior.cost),
         "start": posterior.start,
         "ended": posterior.ended,
+        "stopped": list(posterior.stopped.items()),
         "deterministic": posterior.deterministic,
         "names": {group: list(getattr(posterior, group)) for group in _GROUPS},
     }
@@ -47,20 +52,26 @@ def save(posterior: Posterior, path: str | Path) -> None:
         f"{group}.{i}": values for group in _GROUPS for i, values in enumerate(getattr(posterior, group).values())
     }
     arrays["probes"] = posterior.probes
+    if posterior.functions is not None:
+        arrays["functions"] = posterior.functions
+    if posterior.averages is not None:
+        arrays |= {f"averages.{name}": values for name, values in posterior.averages.average._asdict().items()}
     with replacing(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, allow_pickle=False, record=np.asarray(json.dumps(record)), **arrays)
 
 
 def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
-    """Read a posterior that `Posterior.save` wrote.
+    """Read a posterior that `Posterior.save` wrote, or look into the directory of a run, while it goes on as well.
 
     Args:
-        path: the file.
+        path: the file, or the directory.
         model: the model, where it is not a built-in one.
 
     Raises:
-        ValueError: if the file is not such a file, or the model is missing or another one.
+        ValueError: if the file is not such a file, the run has no draws yet, or the model is missing or another one.
     """
+    if Path(path).is_dir():
+        return look(path, model)
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -72,13 +83,17 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         }
         method = METHODS[record["method"]["name"]](**record["method"]["options"])
         cost = Cost(**record["cost"])
+        stopped = {int(chain): str(why) for chain, why in record["stopped"]}
+        average = [arrays[f"averages.{name}"] for name in Average._fields if "averages.size" in arrays]
         seed = record["seed"]
     except FileNotFoundError:
         raise
     except Exception as error:
         raise ValueError(f"{path} is not a posterior that can be read, or it is damaged: {error}") from error
+    model = restored_model(record["model"], model, path)
+    likelihood: Any = getattr(model, "likelihood", None)
     return Posterior(
-        model=_restore_model(record["model"], model, path),
+        model=model,
         method=method,
         seed=seed if isinstance(seed, int) else tuple(seed),
         temperature=record["temperature"],
@@ -88,16 +103,8 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         ended=record["ended"],
         deterministic=tuple(record["deterministic"]),
         probes=arrays["probes"],
+        stopped=stopped,
+        functions=arrays.get("functions"),
+        averages=Averages(Average(*average), likelihood.classes) if average else None,
         **groups,
     )
-
-
-def _restore_model(recipe: Any, model: Callable[..., Any] | None, path: str | Path) -> Callable[..., Any]:
-    if model is not None:
-        if to_recipe(model) != recipe:
-            raise ValueError(f"model is not the one in {path}: that is {recipe}, got {to_recipe(model)}")
-        return model
-    try:
-        return from_recipe(recipe)
-    except ValueError as error:
-        raise ValueError(f"{path} holds draws of your own model; pass it: load(path, model=...) ({error})") from error

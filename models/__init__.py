@@ -7,7 +7,7 @@ from models.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, St
 from models.networks import Network
 from models.perceptrons import linear, logistic, mlp
 from models.priors import Flat, Normal, Prior, ScaleMixture, Univariate
-from models.recipes import from_recipe, has_recipe, to_recipe
+from models.recipes import from_recipe, has_recipe, restored_model, to_recipe
 from models.rules import Rules
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "linear",
     "logistic",
     "mlp",
+    "restored_model",
     "to_recipe",
 ]

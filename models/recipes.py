@@ -22,7 +22,7 @@ from models.perceptrons import Perceptron
 from models.priors import Flat, Normal, ScaleMixture, Univariate
 from models.rules import Rules
 
-__all__ = ["from_recipe", "has_recipe", "to_recipe"]
+__all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 
 _ARCHITECTURES = (Network, Perceptron)
 _PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules)
@@ -91,3 +91,19 @@ def from_recipe(recipe: Any) -> Any:
     if isinstance(recipe, list):
         return tuple(from_recipe(item) for item in recipe)
     return recipe
+
+
+def restored_model(recipe: Any, model: Any, where: Any) -> Any:
+    """The model that was stored somewhere: made from its recipe, or the user's own, if it is the same.
+
+    Raises:
+        ValueError: if the model is missing or another one.
+    """
+    if model is not None:
+        if to_recipe(model) != recipe:
+            raise ValueError(f"model is not the one in {where}: that is {recipe}, got {to_recipe(model)}")
+        return model
+    try:
+        return from_recipe(recipe)
+    except ValueError as error:
+        raise ValueError(f"{where} holds draws of your own model; pass it: model=... ({error})") from error

@@ -72,7 +72,7 @@ def _independent(generator: np.random.Generator, chains: int = 4) -> inference.P
         observed={},
         probes=np.zeros((1, 2), np.float32),
         deterministic=(),
-        cost=inference.driver.Cost(1.0, 1.0, 1, 1),
+        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
     )
 
 

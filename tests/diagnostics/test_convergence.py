@@ -70,7 +70,7 @@ def _posterior(draws: dict[str, np.ndarray], model=None, **statistics: np.ndarra
         observed={},
         probes=np.linspace(-2, 2, 11, dtype=np.float32)[:, None],
         deterministic=(),
-        cost=inference.driver.Cost(1.0, 1.0, 1, 1),
+        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
     )
 
 

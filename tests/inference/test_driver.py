@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference import driver, running
+from inference import chains, driver, execution
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ samplers = pytest.mark.parametrize("options", [NUTS, HMC], ids=["nuts", "hmc"])
 @samplers
 def test_the_length_of_pieces_does_not_change_the_draws(conjugate, monkeypatch, options):
     whole = conjugate.run(chains=2, **options)
-    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)  # one iteration at a time, or one leapfrog step
+    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)  # one iteration at a time, or one leapfrog step
     pieces = conjugate.run(chains=2, **options)
     assert same(whole, pieces)
     assert whole.cost.gradients == pieces.cost.gradients
@@ -127,7 +127,7 @@ def _interrupt_after(monkeypatch, calls: int) -> None:
         return original(*args, **kwargs)
 
     monkeypatch.setattr(driver, "wait", wait)
-    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)
+    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
 
 
 def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch):
@@ -164,7 +164,7 @@ def test_interrupt_with_more_chains_than_cores(conjugate, monkeypatch):
 
 def test_interrupt_at_a_milestone_is_not_forgotten(conjugate, monkeypatch):
     options = {**NUTS, "draws": 400, "until": {"ess": 1e6}}
-    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e9)  # the piece under way ends at the milestone
+    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e9)  # the piece under way ends at the milestone
     original, calls = driver.wait, []
 
     def wait(*args, **kwargs):
@@ -182,7 +182,7 @@ def test_interrupt_while_the_draws_are_looked_at(conjugate, monkeypatch):
     def enough(posterior):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "enough", enough)
+    monkeypatch.setattr(execution, "enough", enough)
     stopped = conjugate.run(chains=2, **{**NUTS, "draws": 400, "until": {"ess": 1e6}})
     assert (stopped.ended, stopped.shape) == ("interrupted", (2, 100))
 
@@ -202,7 +202,7 @@ def test_a_second_interrupt_gives_up(conjugate, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(driver, "wait", wait)
-    monkeypatch.setattr(driver, "_PIECE_SECONDS", 1e-9)
+    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
     with pytest.raises(KeyboardInterrupt):
         conjugate.run(chains=2, **NUTS)
 

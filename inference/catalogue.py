@@ -1,0 +1,39 @@
+"""Every method by its name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from inference.ensembles import Ensemble
+from inference.hamiltonian import HMC
+from inference.methods import Method
+from inference.nuts import NUTS
+from inference.points import MAP, MLE
+from inference.variational import SVI
+from models.validation import one_of
+
+__all__ = ["METHODS", "chosen_method"]
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, Ensemble, SVI, HMC, NUTS)}
+"""Every method by its name."""
+
+
+def chosen_method(method: str | Method, options: dict[str, Any]) -> Method:
+    """The record of a method's options, from its name and the options, or as it is."""
+    if isinstance(method, Method):
+        if options:
+            raise ValueError(f"method is a record with its own options, so {next(iter(options))!r} must be set on it")
+        return method
+    if not isinstance(method, str):
+        raise TypeError(f"method must be a name or a record such as inference.NUTS(), got {type(method).__name__}")
+    one_of("method", method, METHODS)
+    known = [item.name for item in fields(METHODS[method])]
+    for option in options:
+        if option not in known:
+            others = [name for name, other in METHODS.items() if option in (item.name for item in fields(other))]
+            whose = f"it is an option of {', '.join(others)}; " if others else ""
+            if option in ("x", "y", "data"):
+                whose = "data are given by position, run(model, x, y, ...); "
+            raise ValueError(f"{option!r} is not an option of {method}; {whose}{method} takes {', '.join(known)}")
+    return METHODS[method](**options)

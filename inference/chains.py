@@ -1,0 +1,156 @@
+"""A chain on the host: where it is, what it has emitted so far, and how one more piece of it is run and taken in.
+
+A worker thread runs a piece and changes nothing; the main thread takes it in. Between two pieces a chain is whole and
+can be saved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from inference import programs
+from inference.averages import Average
+from inference.keeping import Keeping
+from inference.ledgers import Ledger, Saved, Values
+from inference.methods import Emission, Method
+from inference.target import Data, Position, Target
+
+__all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
+
+_PIECE_SECONDS = 0.25  # a piece's aim: short enough to stop and to show progress, long enough to cost nothing
+
+
+class Piece(NamedTuple):
+    """What a worker gives back: the next state, what its iterations have emitted, and how fast it went."""
+
+    state: Any
+    draws: Values
+    info: Values
+    iterations: int
+    pace: float
+
+
+@dataclass
+class Chain:
+    """One chain of a method.
+
+    Attributes:
+        number: of the chain.
+        device: where it runs.
+        state: the method's.
+        last_key: for the method's conclusion.
+        average: of its predictions so far.
+        done: iterations so far.
+        gradients: evaluated so far.
+        stopped: why it stopped before its end, or nothing.
+    """
+
+    number: int
+    device: Any
+    state: Any
+    last_key: jax.Array
+    average: Average | None
+    done: int = 0
+    gradients: float = 0.0
+    stopped: str = ""
+    _work: int = 1
+    _keeping: bool = False
+    _sums: dict[str, float] = field(default_factory=dict)
+
+    def saved(self) -> Saved:
+        """What of it outlives the process."""
+        return Saved((self.state, self.last_key, self.average), self.done, self.gradients, self.stopped)
+
+    def run(self, method: Method, advance: Callable[..., Any], most: int, latent: Iterable[str]) -> Piece:
+        """Run a piece of at most so many iterations.
+
+        Raises:
+            FloatingPointError: if what it emitted is not to be believed.
+        """
+        began = time.perf_counter()
+        work = np.int32(self._work)
+        done, worked, state, emission = jax.block_until_ready(advance(self.state, np.int32(most), work))
+        count = int(done)
+        draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
+        method.watch(info, self.done + count)
+        for name in latent if draws else ():
+            if not np.isfinite(draws[name]).all():
+                raise FloatingPointError(
+                    f"{method.name}: the site '{name}' was no longer finite between iterations {self.done} and "
+                    f"{self.done + count}"
+                )
+        return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
+
+    def take(self, piece: Piece, method: Method, data: Data, ledger: Ledger, keeping: Keeping) -> str:
+        """Take a piece in: keep what is to be kept, go on from its end, and say how it goes."""
+        iterations = range(self.done, self.done + piece.iterations)
+        keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
+        kept = {name: values[keep] for name, values in piece.info.items()}
+        if keep.any():
+            draws = {name: values[keep] for name, values in piece.draws.items()}
+            sites, functions = keeping(draws)
+            ledger.add(self.number, sites, kept | functions)
+            self.average = keeping.averaged(self.average, draws)
+            if not self._keeping:
+                self._keeping, self._sums = True, {}  # what is shown of the warm-up is not of the draws
+        shown = kept if self._keeping else piece.info
+        for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
+        self.gradients += method.gradients(piece.info, data)
+        self.state, self.done = piece.state, self.done + piece.iterations
+        self._work = int(np.clip(piece.pace * _PIECE_SECONDS, 1, 2**30))
+        stage = "" if self._keeping else "warming up"
+        status = method.status(shown, self._sums) if self._sums["count"] else ""
+        return ", ".join(words for words in (stage, status, method.under_way(piece.state)) if words)
+
+
+def begin_chains(
+    method: Method,
+    target: Target,
+    on_device: dict[Any, Data],
+    key: jax.Array,
+    starts: list[Position],
+    settings: Any,
+    ledger: Ledger,
+    keeping: Keeping,
+) -> tuple[list[Chain], int]:
+    """The chains, each at its start or where the ledger has it, and how many iterations a piece can hold."""
+    begin = partial(programs.begin, method.program(), target)
+    first = next(iter(on_device.values()))
+    template, emission = saved_shapes(method, target, first, starts[0], key, settings, keeping)
+    draw, info = emission
+    example = _example(draw)
+    sites, functions = ({name: each[0] for name, each in values.items()} for values in keeping(example))
+    ledger.begin(len(starts), len(method.kept) or method.iterations, (sites, info | functions))
+    chains = []
+    for i, (saved, device) in enumerate(zip(ledger.restore(template), itertools.cycle(on_device), strict=False)):
+        if saved is None:
+            start = jax.device_put(starts[i], device)
+            state, last_key = begin(on_device[device], start, jax.random.fold_in(key, i), settings)
+            chains.append(Chain(i, device, state, last_key, template[2]))
+        else:
+            state, last_key = jax.device_put(saved.arrays[:2], device)
+            how_far = saved.done, saved.gradients, saved.stopped
+            chains.append(Chain(i, device, state, last_key, saved.arrays[2], *how_far))
+    return chains, programs.capacity(emission)
+
+
+def saved_shapes(
+    method: Method, target: Target, data: Data, start: Any, key: Any, settings: Any, keeping: Keeping
+) -> tuple[tuple[Any, Any, Average | None], Emission]:
+    """The form of what is saved of a chain, and of what one iteration emits."""
+    (state, last_key), emission = programs.shapes(method.program(), target, data, start, key, settings)
+    return (state, last_key, keeping.begin(_example(emission[0]))), emission
+
+
+def _example(draw: dict[str, Any]) -> Values:
+    """One draw of ones."""
+    return {name: np.ones((1, *leaf.shape), leaf.dtype) for name, leaf in draw.items()}

@@ -1,0 +1,167 @@
+"""One array of a run on disk: the values of all chains, (chain, draw, ...), in one `.npy` file that fills up.
+
+The file has its full length from the beginning and takes no space where nothing has been written (it is sparse), so
+anyone can open it with `numpy.load(path, mmap_mode="r")`, while the run goes on as well. Each chain's part is only ever
+written at its end. How much of it counts is not in the file: a manifest says so, with the SHA-256 of every chunk of
+draws, so that what a crash left half written is never read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.files import sync
+
+__all__ = ["Column", "release"]
+
+_CHUNK = 4 * 2**20  # bytes: what is read again when a run goes on, and what is lost if one bit flips
+
+
+class Column:
+    """An array on disk.
+
+    Args:
+        path: of the file.
+        shape: of the whole array, (chain, draw, ...).
+        dtype: of its numbers.
+
+    Attributes:
+        length: draws per chunk.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.path, self.shape, self.dtype = path, shape, dtype
+        self._draw_bytes = math.prod(shape[2:]) * dtype.itemsize
+        self.length = max(1, _CHUNK // max(self._draw_bytes, 1))
+        self._digests: list[list[str]] = [[] for _ in range(shape[0])]
+        self._open: list[Any] = [hashlib.sha256() for _ in range(shape[0])]
+        self._counts = [0] * shape[0]
+        self._file: int | None = None
+        self._begins = 0
+        self._written = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def create(self) -> None:
+        """Make the file, with nothing in it."""
+        with open(self.path, "wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + self.size)
+        self._written = True
+
+    def append(self, chain: int, values: np.ndarray) -> None:
+        """Write the next draws of a chain."""
+        if not len(values):
+            return
+        values = np.ascontiguousarray(values, self.dtype)
+        self._write(chain, values.tobytes())
+        while len(values):
+            room = self.length - self._counts[chain] % self.length
+            self._open[chain].update(values[:room].tobytes())
+            self._counts[chain] += len(values[:room])
+            if self._counts[chain] % self.length == 0:
+                self._digests[chain].append(self._open[chain].hexdigest())
+                self._open[chain] = hashlib.sha256()
+            values = values[room:]
+
+    def count(self, chain: int) -> int:
+        """How many draws of a chain there are."""
+        return self._counts[chain]
+
+    def digests(self, chain: int) -> list[str]:
+        """The SHA-256 of every chunk of a chain, the one under way included."""
+        under_way = self._counts[chain] % self.length
+        return self._digests[chain] + ([self._open[chain].hexdigest()] if under_way else [])
+
+    def sound(self, chain: int, count: int, digests: list[str]) -> int:
+        """How many of a chain's first `count` draws are as they were written, by their chunks' SHA-256."""
+        chunks = range(0, count, self.length)
+        if len(digests) != len(chunks):
+            return 0
+        if not self.readable():
+            return 0
+        values = self.values()
+        for first, digest in zip(chunks, digests, strict=True):
+            chunk = np.ascontiguousarray(values[chain, first : min(first + self.length, count)])
+            if hashlib.sha256(chunk.tobytes()).hexdigest() != digest:
+                return first
+            release(values)
+        return count
+
+    def readable(self) -> bool:
+        """Whether the file is there and is that of this array."""
+        try:
+            self.values()
+        except (OSError, ValueError):  # gone, cut off, or another file in its place
+            return False
+        return True
+
+    def go_on(self, chain: int, count: int, digests: list[str]) -> None:
+        """Go on after a chain's first `count` draws, whose chunks are sound."""
+        whole = count // self.length
+        rest = np.ascontiguousarray(self.values()[chain, whole * self.length : count]) if count else np.zeros(0)
+        self._digests[chain] = list(digests[:whole])
+        self._open[chain] = hashlib.sha256(rest.tobytes())
+        self._counts[chain] = count
+
+    def look(self, chain: int, count: int) -> None:
+        """Only a chain's first `count` draws are looked at, and none will be written."""
+        self._counts[chain] = count
+
+    def values(self) -> np.ndarray:
+        """The whole array, read from the disk where it is looked at.
+
+        Raises:
+            ValueError: if the file is not that of this array.
+        """
+        if self.path.is_symlink():
+            raise ValueError(f"{self.path} is a link, which a run has none of")
+        if not self.size:
+            return np.zeros(self.shape, self.dtype)
+        values = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        if values.shape != self.shape or values.dtype != self.dtype:
+            raise ValueError(f"{self.path} holds {values.dtype} {values.shape}, not {self.dtype} {self.shape}")
+        return values
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk."""
+        if self._written:
+            sync(self.path)
+            self._written = False
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, chain: int, contents: Any) -> None:
+        if self._file is None:
+            self._begins = self.path.stat().st_size - self.size  # after the header
+            self._file = os.open(self.path, os.O_RDWR)
+        place = self._begins + (chain * self.shape[1] + self._counts[chain]) * self._draw_bytes
+        left = memoryview(contents)
+        while len(left):
+            written = os.pwrite(self._file, left, place)
+            left, place = left[written:], place + written
+        self._written = True
+
+
+def release(values: np.ndarray) -> None:
+    """Give back the memory that holds what was read of an array on disk, so that reading much of it needs little."""
+    base: Any = values
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is not None and hasattr(base, "madvise"):
+        base.madvise(mmap.MADV_DONTNEED)

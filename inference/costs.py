@@ -1,0 +1,50 @@
+"""What a run takes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+__all__ = ["Cost", "peak_memory"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run took.
+
+    Attributes:
+        compile_seconds: tracing and compiling (or reading the compilation cache), and finding the starts.
+        run_seconds: everything after that.
+        gradients: gradient evaluations of the log density over all rows, warm-up included, over all chains; one over a
+            minibatch counts as its share of the rows.
+        peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
+    """
+
+    compile_seconds: float
+    run_seconds: float
+    gradients: int
+    peak_memory: int
+
+    @property
+    def seconds(self) -> float:
+        """Compiling and running."""
+        return self.compile_seconds + self.run_seconds
+
+    def __add__(self, other: Cost) -> Cost:
+        """Of two stages, one after the other."""
+        return Cost(
+            self.compile_seconds + other.compile_seconds,
+            self.run_seconds + other.run_seconds,
+            self.gradients + other.gradients,
+            max(self.peak_memory, other.peak_memory),
+        )
+
+
+def peak_memory() -> int:
+    """The process's largest resident size so far, in bytes; 0 where the system does not say."""
+    if sys.platform == "win32":
+        return 0
+    import resource  # Unix only
+
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size if sys.platform == "darwin" else size * 1024

@@ -1,0 +1,163 @@
+"""A run, from a plan to a posterior: starts, pilot, chains, each driven alike and each with a ledger of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import numpy as np
+
+from inference.averages import Average, Averages
+from inference.binding import Bound, bind
+from inference.compilation import enable_compilation_cache
+from inference.driver import drive
+from inference.keeping import FUNCTIONS, Keeping
+from inference.ledgers import Ledger, Values
+from inference.methods import Method
+from inference.posterior import Posterior, as_key
+from inference.starting import find_starts
+from inference.stopping import enough, milestones
+from inference.target import Data
+from inference.tracing import TRACING
+from models import Network
+
+__all__ = ["Plan", "execute", "plan"]
+
+_STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
+_PROBES = 50  # enough functions to judge by, few enough to judge them at once
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that a run depends on.
+
+    Attributes:
+        model: whose posterior it is.
+        bound: the model with its data.
+        method: to run.
+        seed: an integer, or the words of a key.
+        temperature: T.
+        tempering: what the temperature divides.
+        keeping: what is kept of the draws.
+        settings: what all chains, or the pilot, share.
+    """
+
+    model: Callable[..., Any]
+    bound: Bound
+    method: Method
+    seed: int | tuple[int, ...]
+    temperature: float
+    tempering: str
+    keeping: Keeping
+    settings: Any
+
+    @property
+    def key(self) -> jax.Array:
+        """The key of the run."""
+        return as_key(self.seed)
+
+    def posterior(
+        self, draws: Values, scalars: Values, curves: Values, averages: list[Average], **how: Any
+    ) -> Posterior:
+        """The record of what was drawn; `how` it was are the other attributes of `Posterior`."""
+        statistics = {name: values for name, values in scalars.items() if name != FUNCTIONS}
+        likelihood: Any = getattr(self.model, "likelihood", None)
+        return Posterior(
+            model=self.model,
+            method=self.method,
+            seed=self.seed,
+            temperature=self.temperature,
+            tempering=self.tempering,
+            draws=draws,
+            statistics=statistics,
+            curves=curves,
+            observed=self.bound.observed,
+            probes=self.keeping.probes,
+            deterministic=self.bound.deterministic,
+            functions=scalars.get(FUNCTIONS),
+            averages=Averages(reduce(Average.joined, averages), likelihood.classes) if averages else None,
+            **how,
+        )
+
+
+def plan(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    method: Method,
+    seed: int | tuple[int, ...],
+    temperature: float,
+    tempering: str,
+    predict_at: Any,
+) -> Plan:
+    """Bind a model to its arguments and check what can be checked before anything compiles."""
+    with TRACING, jax.enable_x64(method.precision == "float64"):
+        bound = bind(model, args, float(temperature), tempering, method.chunk_size)
+        method.check(bound.target, bound.data)
+        keeping = _keeping(model, method, bound.data, predict_at)
+        for note in method.notes(temperature, tempering):
+            warnings.warn(note, stacklevel=4)
+        return Plan(
+            model,
+            bound,
+            method,
+            seed,
+            float(temperature),
+            tempering,
+            keeping,
+            method.settings(bound.target, bound.data),
+        )
+
+
+def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
+    """Run a plan; each stage's ledger may hold part of it already."""
+    method, bound, settings = plan.method, plan.bound, plan.settings
+    enable_compilation_cache()
+    starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
+    stage = partial(drive, target=bound.target, data=bound.data, progress=progress)
+    cost = starts.cost
+    pilot = method.pilot()
+    if pilot is not None:
+        piloted = stage(
+            pilot, key=jax.random.fold_in(plan.key, _PILOT), starts=starts.positions[:1], settings=settings,
+            title=f"{method.name} pilot", ledger=ledger("pilot"), gather=False,
+            keeping=replace(plan.keeping, inputs=None, keep="all"),
+        )  # fmt: skip
+        if piloted.interrupted:
+            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
+        settings, cost = method.tuned(settings, piloted.states[0]), cost + piloted.cost
+    record = partial(plan.posterior, cost=cost, start=starts.how)
+    outcome = stage(
+        method, key=plan.key, starts=starts.positions, settings=settings, title=method.name, ledger=ledger("chains"),
+        keeping=plan.keeping, milestones=milestones(method),
+        enough=lambda draws, scalars: enough(record(draws, scalars, {}, [])),
+    )  # fmt: skip
+    for concern in method.concerns(outcome.statistics):
+        warnings.warn(concern, stacklevel=3)
+    for chain, why in outcome.stopped.items():
+        warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)
+    posterior = record(outcome.draws, outcome.statistics, outcome.curves, outcome.averages)
+    return replace(posterior, cost=cost + outcome.cost, ended=outcome.ended, stopped=outcome.stopped)
+
+
+def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: Any) -> Keeping:
+    network = isinstance(model, Network)
+    if predict_at is not None and not (network and method.kept):
+        raise ValueError("predict_at averages the predictions of a sampler's draws of a network; leave it out")
+    if method.keep == "last_layer" and not network:
+        raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
+    if method.keep == "none" and not network and getattr(method, "until", None):
+        raise ValueError('until needs draws to judge; with keep="none" leave it out')
+    inputs = model.validate(predict_at)[0] if isinstance(model, Network) and predict_at is not None else None
+    return Keeping(method.keep, model, _probes(model, data), inputs)
+
+
+def _probes(model: Callable[..., Any], data: Data) -> np.ndarray:
+    """Some training inputs of a network, evenly spaced through its rows."""
+    if not isinstance(model, Network):
+        return np.zeros((0, 0), np.float32)
+    inputs = np.asarray(data.arrays[0])
+    return inputs[np.unique(np.linspace(0, len(inputs) - 1, _PROBES).round().astype(int))]

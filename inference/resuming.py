@@ -1,0 +1,201 @@
+"""Runs that survive: begun in a directory, looked at while they go on, and gone on with after a crash.
+
+What is asked of a run is written down before it begins, and compared before it is gone on with: another model, other
+data, options or versions would not give the chains that were begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from data import Split
+from inference import programs
+from inference.catalogue import METHODS
+from inference.chains import saved_shapes
+from inference.costs import Cost, peak_memory
+from inference.directories import RunDirectory, described, differences, surroundings
+from inference.execution import Plan, execute, plan
+from inference.journal import Journal
+from inference.posterior import Posterior
+from inference.starting import start_of
+from inference.tracing import TRACING
+from models import restored_model, to_recipe
+from models.validation import positive_number
+
+__all__ = ["execute_in", "look", "resume"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def execute_in(
+    directory: str | Path, planned: Plan, args: tuple[Any, ...], predict_at: Any, progress: bool, every: float
+) -> Posterior:
+    """Begin a run in a directory.
+
+    Raises:
+        ValueError: if there is a run in it already; with what differs from this one.
+    """
+    folder = RunDirectory(directory, every)
+    arguments, arrays = described((*_plain(args), predict_at))
+    asked = _asked(planned, arguments, arrays)
+    with folder, _until_full(directory):
+        if folder.exists():
+            theirs = folder.asked()
+            names = theirs["method"]["name"], asked["method"]["name"]
+            lines = differences(*names, "method") or differences(theirs, asked)
+            what = "the same run" if not lines else "another run (" + "; ".join(lines) + ")"
+            raise ValueError(
+                f"{directory} holds {what}; go on with it by inference.resume({str(directory)!r}), or use another "
+                "directory"
+            )
+        folder.create(asked, arrays)
+        return execute(planned, folder.stage, progress)
+
+
+def resume(
+    directory: str | Path,
+    model: Callable[..., Any] | None = None,
+    *,
+    progress: bool = True,
+    save_every: float = 10.0,
+    other_versions: bool = False,
+) -> Posterior:
+    """Go on with a run where its last save left it; the result is, bit for bit, that of a run without a break.
+
+    A run that has come to its end is read, not run again.
+
+    Args:
+        directory: of the run.
+        model: the model, where it is not a built-in one; compared with the one that the run was begun with.
+        progress: show bars, or lines where there is no terminal.
+        save_every: seconds between two saves.
+        other_versions: go on although JAX, another package or the platform is not what the run was begun with; the
+            draws are as good, but not the same bits.
+
+    Raises:
+        FileNotFoundError: if there is no run.
+        ValueError: if model, data or versions are not those of the run, with what differs.
+        OSError: if the directory is in use, or its disk is full.
+    """
+    positive_number("save_every", save_every)
+    folder = RunDirectory(directory, save_every)
+    asked = folder.asked()
+    with folder, _until_full(directory):
+        planned, now = _planned(folder, asked, model)
+        lines = [line for line in differences(asked, now) if not (other_versions and line.startswith("versions."))]
+        if lines:
+            remedy = "" if any(not line.startswith("versions.") for line in lines) else "; other_versions=True goes on"
+            raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}{remedy}")
+        chains = folder.stage("chains").manifest
+        if chains is not None and chains["ended"]:
+            return look(directory, model)
+        return execute(planned, folder.stage, progress)
+
+
+def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
+    """What a run has drawn so far; only reads, and needs no lock.
+
+    Raises:
+        FileNotFoundError: if there is no run.
+        ValueError: if it has no draws yet, or can't be read.
+    """
+    folder = RunDirectory(directory)
+    planned, _ = _planned(folder, folder.asked(), model)
+    journals = [journal for name in ("start", "pilot", "chains") if (journal := folder.stage(name)).manifest]
+    chains = folder.stage("chains")
+    draws, scalars, stopped = chains.look()
+    if chains.manifest is None or not scalars or not next(iter(scalars.values())).shape[1]:
+        raise ValueError(f"{directory} has no draws yet: {_whereabouts(folder)}")
+    ends = _ends(planned, chains, stopped)
+    curves = {}
+    if not planned.method.kept:
+        curves = scalars
+        with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+            states = [end[:2] for end in ends]
+            draws, scalars = programs.conclusions(planned.method, planned.bound.target, planned.bound.data, states)
+    saves = [journal.manifest for journal in journals if journal.manifest is not None]
+    cost = Cost(
+        sum(save["compile_seconds"] for save in saves),
+        sum(save["run_seconds"] for save in saves),
+        round(sum(chain["gradients"] for save in saves for chain in save["chains"])),
+        peak_memory(),
+    )
+    return planned.posterior(
+        draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
+        start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished", stopped=stopped,
+    )  # fmt: skip
+
+
+def _ends(planned: Plan, chains: Journal, stopped: dict[int, str]) -> list[Any]:
+    """What the chains that go on have saved, where it is of use: a fit's parameters, or averaged predictions."""
+    if planned.method.kept and planned.keeping.inputs is None:
+        return []
+    target, data = planned.bound.target, planned.bound.data
+    with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+        position, _ = jax.eval_shape(target.start, planned.key, data)
+        template, _ = saved_shapes(
+            planned.method, target, data, position, planned.key, planned.settings, planned.keeping
+        )
+        return [end for i, end in enumerate(chains.states(template)) if i not in stopped]
+
+
+def _whereabouts(folder: RunDirectory) -> str:
+    """How far a run without draws has come, in words."""
+    for name in ("chains", "pilot", "start"):
+        manifest = folder.stage(name).manifest
+        if manifest is not None:
+            return f"stage '{name}', iteration {min(chain['done'] for chain in manifest['chains'])}"
+    return "it has just begun"
+
+
+def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a run that was begun, and what would be asked for if it were begun now."""
+    restored = restored_model(asked["model"], model, folder.path)
+    *args, predict_at = folder.arguments(asked)
+    method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
+    seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(asked["seed"])
+    planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at)
+    return planned, _asked(planned, *described((*args, predict_at)))
+
+
+def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, Any]:
+    """What is asked of a run, as JSON values."""
+    asked = {
+        "model": to_recipe(planned.model),
+        "identity": planned.bound.target.identity,
+        "method": {"name": planned.method.name, "options": planned.method.options()},
+        "seed": planned.seed,
+        "temperature": planned.temperature,
+        "tempering": planned.tempering,
+        "arguments": arguments,
+        **surroundings(arrays),
+    }
+    return json.loads(json.dumps(asked))
+
+
+def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(args) == 1 and isinstance(args[0], Split):
+        return args[0].x, args[0].y
+    return args
+
+
+@contextmanager
+def _until_full(directory: str | Path) -> Iterator[None]:
+    """Say what a full disk means for a run."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OSError(
+            error.errno,
+            f"the disk of {directory} is full; what was saved is intact: make room, then "
+            f"inference.resume({str(directory)!r})",
+        ) from error

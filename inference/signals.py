@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM while chains run: the first one is a wish that the loop looks at, so nothing is left half done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+__all__ = ["Signals"]
+
+
+class Signals:
+    """As a context, takes note of Ctrl-C and, if asked to, of SIGTERM; a second Ctrl-C is raised at once.
+
+    Only the main thread of a process gets signals; in any other thread this does nothing.
+
+    Args:
+        terminate: whether to take note of SIGTERM, which ends a process at once otherwise.
+
+    Attributes:
+        stop: whether either has come.
+        terminated: whether SIGTERM has.
+    """
+
+    def __init__(self, terminate: bool) -> None:
+        self.stop = self.terminated = False
+        self._numbers = [signal.SIGINT, *([signal.SIGTERM] if terminate else [])]
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():
+            for number in self._numbers:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as `nohup` and other languages set it
+                    self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self.stop:
+            raise KeyboardInterrupt
+        self.stop = True
+        self.terminated |= number == signal.SIGTERM
