@@ -24,7 +24,7 @@ from models.validation import finite_array
 __all__ = ["Bound", "bind", "explain_start"]
 
 _RESERVED = ("chain", "draw", "step")
-_BLOCK = 512  # rows that stay in a core's cache with the activations of a layer of a hundred units
+_BLOCK = 2048  # rows whose activations stay in cache, and enough of them to keep the other cores busy
 _WHOLE = 20_000  # rows up to which all at once takes little memory
 
 

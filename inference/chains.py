@@ -20,7 +20,7 @@ from inference import programs
 from inference.averages import Average
 from inference.keeping import Keeping
 from inference.ledgers import Ledger, Saved, Values
-from inference.methods import Emission, Method
+from inference.methods import Method
 from inference.target import Data, Position, Target
 
 __all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
@@ -123,32 +123,34 @@ def begin_chains(
     keeping: Keeping,
 ) -> tuple[list[Chain], int]:
     """The chains, each at its start or where the ledger has it, and how many iterations a piece can hold."""
-    begin = partial(programs.begin, method.program(), target)
-    first = next(iter(on_device.values()))
-    template, emission = saved_shapes(method, target, first, starts[0], key, settings, keeping)
-    draw, info = emission
-    example = _example(draw)
-    sites, functions = ({name: each[0] for name, each in values.items()} for values in keeping(example))
-    ledger.begin(len(starts), len(method.kept) or method.iterations, (sites, info | functions))
+    program, first = method.program(), next(iter(on_device.values()))
+    begin = partial(programs.begin, program, target)
+    saved = ledger.restore(len(starts), partial(saved_shapes, method, target, first, starts[0], key, settings, keeping))
     chains = []
-    for i, (saved, device) in enumerate(zip(ledger.restore(template), itertools.cycle(on_device), strict=False)):
-        if saved is None:
+    for i, (each, device) in enumerate(zip(saved, itertools.cycle(on_device), strict=False)):
+        if each is None:
             start = jax.device_put(starts[i], device)
             state, last_key = begin(on_device[device], start, jax.random.fold_in(key, i), settings)
-            chains.append(Chain(i, device, state, last_key, template[2]))
+            chains.append(Chain(i, device, state, last_key, None))
         else:
-            state, last_key = jax.device_put(saved.arrays[:2], device)
-            how_far = saved.done, saved.gradients, saved.stopped
-            chains.append(Chain(i, device, state, last_key, saved.arrays[2], *how_far))
+            state, last_key = jax.device_put(each.arrays[:2], device)
+            chains.append(Chain(i, device, state, last_key, each.arrays[2], each.done, each.gradients, each.stopped))
+    draw, info = emission = programs.emission(program, target, first, chains[0].state)
+    example = _example(draw)
+    sites, functions = ({name: values[0] for name, values in group.items()} for group in keeping(example))
+    ledger.begin(len(starts), len(method.kept) or method.iterations, (sites, info | functions))
+    nothing = keeping.begin(example)
+    for chain in chains:
+        chain.average = chain.average or nothing
     return chains, programs.capacity(emission)
 
 
 def saved_shapes(
     method: Method, target: Target, data: Data, start: Any, key: Any, settings: Any, keeping: Keeping
-) -> tuple[tuple[Any, Any, Average | None], Emission]:
-    """The form of what is saved of a chain, and of what one iteration emits."""
-    (state, last_key), emission = programs.shapes(method.program(), target, data, start, key, settings)
-    return (state, last_key, keeping.begin(_example(emission[0]))), emission
+) -> tuple[Any, Any, Average | None]:
+    """The form of what is saved of a chain: its state, its last key and its average."""
+    (state, last_key), (draw, _) = programs.shapes(method.program(), target, data, start, key, settings)
+    return state, last_key, keeping.begin(_example(draw))
 
 
 def _example(draw: dict[str, Any]) -> Values:

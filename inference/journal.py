@@ -18,7 +18,7 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,29 +60,7 @@ class Journal(Ledger):
         """The last save; None if there is none."""
         return self._manifests[0] if self._manifests else None
 
-    def begin(self, chains: int, length: int, emission: tuple[Values, Values]) -> None:
-        """Make the files, unless they are there."""
-        groups = zip(("draws", "scalars"), emission, strict=True)
-        described = [
-            {"group": group, "name": name, "dtype": np.dtype(leaf.dtype).str, "shape": [chains, length, *leaf.shape]}
-            for group, leaves in groups
-            for name, leaf in leaves.items()
-        ]
-        self._open(described)
-        if self.manifest is None:
-            self._folder.mkdir(exist_ok=True)
-            need, free = sum(column.size for column in self._columns.values()), shutil.disk_usage(self._folder).free
-            if need > free:
-                raise OSError(
-                    f"{self._folder.parent} needs {need / 2**30:.1f} GiB for all draws, and its disk has "
-                    f"{free / 2**30:.1f} GiB left; keep fewer (draws, thin, keep) or use another disk"
-                )
-            for column in self._columns.values():
-                column.create()
-        elif described != self.manifest["columns"]:
-            raise ValueError(f"{self._folder} holds other sites or shapes than this run has")
-
-    def restore(self, template: Any) -> list[Saved | None]:
+    def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
         """Each chain as it was last saved; None where there is nothing to go on with.
 
         A damaged save gives way to the one before it. A chain whose draws are damaged begins anew.
@@ -92,12 +70,13 @@ class Journal(Ledger):
             if self._manifests:
                 warnings.warn(f"{self._folder}: no state is whole; the stage begins anew", stacklevel=2)
             self._manifests = []
-            return [None] * next(iter(self._columns.values())).shape[0]
+            return [None] * chains
         manifest, state = chosen
+        self._open(manifest["columns"])
         self._manifests = [manifest]
         self.compile_seconds, self.run_seconds = manifest["compile_seconds"], manifest["run_seconds"]
         self.ended = manifest["ended"]
-        trees = _unpacked(state, template, len(manifest["chains"]), self._folder)
+        trees = _unpacked(state, template(), len(manifest["chains"]), self._folder)
         found: list[Saved | None] = []
         for i, (chain, arrays) in enumerate(zip(manifest["chains"], trees, strict=True)):
             sound = self._sound(i, chain, "it is computed anew from its beginning")
@@ -112,6 +91,28 @@ class Journal(Ledger):
             if not column.readable():  # then all its chains begin anew
                 column.create()
         return found
+
+    def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
+        """Make the files, unless they are there."""
+        groups = zip(("draws", "scalars"), emission, strict=True)
+        described = [
+            {"group": group, "name": name, "dtype": np.dtype(leaf.dtype).str, "shape": [chains, length, *leaf.shape]}
+            for group, leaves in groups
+            for name, leaf in leaves.items()
+        ]
+        if self.manifest is None:
+            self._open(described)
+            self._folder.mkdir(exist_ok=True)
+            need, free = sum(column.size for column in self._columns.values()), shutil.disk_usage(self._folder).free
+            if need > free:
+                raise OSError(
+                    f"{self._folder.parent} needs {need / 2**30:.1f} GiB for all draws, and its disk has "
+                    f"{free / 2**30:.1f} GiB left; keep fewer (draws, thin, keep) or use another disk"
+                )
+            for column in self._columns.values():
+                column.create()
+        elif described != self.manifest["columns"]:
+            raise ValueError(f"{self._folder} holds other sites or shapes than this run has")
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
         """Write the next draws of a chain; they count from the next save on."""

@@ -6,7 +6,7 @@ are. What is in a ledger is independent of how the chains were cut into pieces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,13 +49,13 @@ class Ledger:
     def __init__(self) -> None:
         self._pieces: list[list[tuple[Values, Values]]] = []
 
-    def begin(self, chains: int, length: int, emission: tuple[Values, Values]) -> None:
+    def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
+        """Each chain as it was saved, its arrays in the form of the template; None where it has to begin."""
+        return [None] * chains
+
+    def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
         """Make room for so many chains of at most so many draws like this one; nothing in memory."""
         self._pieces = [[] for _ in range(chains)]
-
-    def restore(self, template: Any) -> list[Saved | None]:
-        """Each chain as it was saved, its arrays in the form of the template; None where it has to begin."""
-        return [None] * len(self._pieces)
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
         """The next draws of a chain, with their scalars."""

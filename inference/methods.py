@@ -53,7 +53,7 @@ class Method:
         kind: what its draws are: "chains" of a Markov chain, independent draws from a "guide", or a "point".
         precision: "float32" or "float64", of the whole computation; nothing else in the user's program changes.
         chunk_size: sum the log-likelihood and its gradient over blocks of this many rows, which bounds the memory; None
-            takes 512 from 20,001 rows on, and all rows at once below. For networks.
+            takes 2,048 from 20,001 rows on, and all rows at once below. For networks.
     """
 
     name: ClassVar[str]

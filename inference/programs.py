@@ -1,7 +1,8 @@
 """The compiled programs that every method shares: functions of (frozen method and target, shapes), compiled once.
 
 Data, keys, states and numbers of iterations are arguments; nothing is closed over. So a second run with the same shapes
-compiles nothing, and a piece of any length is the same program.
+compiles nothing, and a piece of any length is the same program. A program that runs once per chain is compiled in a
+hurry: what the optimiser would take is more than the program does.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from inference.compilation import in_a_hurry
 from inference.methods import Emission, Method
 from inference.target import Data, Position, Target
 
-__all__ = ["advance", "begin", "capacity", "conclude", "conclusions", "find_start", "shapes"]
+__all__ = ["advance", "begin", "capacity", "conclude", "conclusions", "emission", "find_start", "shapes"]
 
 _PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
 
 
-@partial(jax.jit, static_argnames=("target", "how", "held"))
+@in_a_hurry(static_argnames=("target", "how", "held"))
 def find_start(
     target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...]
 ) -> tuple[Position, jax.Array]:
@@ -31,7 +33,7 @@ def find_start(
     return target.start(key, data, how, held)
 
 
-@partial(jax.jit, static_argnames=("method", "target"))
+@in_a_hurry(static_argnames=("method", "target"))
 def begin(
     method: Method, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
 ) -> tuple[Any, jax.Array]:
@@ -91,13 +93,19 @@ def conclusions(
     return draws, statistics
 
 
+def emission(program: Method, target: Target, data: Data, state: Any) -> Emission:
+    """The shapes of what one iteration emits; nothing is computed."""
+    return jax.eval_shape(partial(program.step, target), data, state, np.int32(1)).emission
+
+
 def shapes(
     program: Method, target: Target, data: Data, position: Any, key: Any, settings: Any
 ) -> tuple[tuple[Any, Any], Emission]:
     """The shapes of a chain's first state and last key, and of what one iteration emits; nothing is computed."""
 
     def both(data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
-        state, last_key = begin(program, target, data, position, key, settings)
+        method_key, last_key = jax.random.split(key)
+        state = program.init(target, data, position, method_key, settings)
         return (state, last_key), program.step(target, data, state, jnp.int32(1)).emission
 
     return jax.eval_shape(both, data, position, key, settings)

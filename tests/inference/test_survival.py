@@ -201,7 +201,7 @@ def test_kills_at_random_moments_lose_nothing(tmp_path, long_run):
     directory = tmp_path / "a"
     stages = [("start", 0), ("pilot", 2), ("chains", 2), ("chains", 9)]  # the last two in warm-up and while sampling
     for i, (stage, least) in enumerate(stages):
-        reached = lambda stage=stage, least=least: max(_saved(directory, stage), default=-1) >= least  # noqa: E731
+        reached = lambda stage=stage, least=least: min(_saved(directory, stage), default=-1) >= least  # noqa: E731
         assert _kill_when(reached, directory, "resume" if i else json.dumps(LONG), generator.uniform(0, 0.3)) == -9
     partial = inference.load(directory)
     assert partial.ended == "unfinished"
