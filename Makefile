@@ -31,7 +31,7 @@ references: $(READY)
 	$(BIN)/python -W ignore tests/references/make.py
 
 bench: $(READY)
-	for name in importing starting hamiltonian compensation ensembles rows quality; do \
+	for name in importing starting hamiltonian compensation ensembles rows saving quality; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # The environment is made anew when what it should hold has changed.

@@ -43,6 +43,7 @@ def run(
     seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
     split: Annotated[int, typer.Option(help="Seed of the split into training and test rows.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where to write the posterior: a .npz file.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where the run lives, so that it survives a crash.")] = None,
 ) -> None:
     """Fit a network to a data set, print its scores and its verdict, and save the posterior if asked to."""
     with _plain_errors():
@@ -52,7 +53,9 @@ def run(
         layers = _layers(hidden)
         model = models.mlp(layers, activation, models.Normal(prior_scale, fan_in=fan_in), _likelihood(train.classes))
         options = dict(_assignment(text) for text in option or [])
-        posterior = inference.run(model, train, method=method, seed=seed, temperature=temperature, **options)
+        posterior = inference.run(
+            model, train, method=method, seed=seed, temperature=temperature, directory=directory, **options
+        )
         if out is not None:
             posterior.save(out)
             typer.echo(f"saved: {out}")
@@ -61,13 +64,28 @@ def run(
 
 
 @app.command()
+def resume(
+    directory: Annotated[Path, typer.Argument(help="Of a run that `touchstone run --directory` began.")],
+    other_versions: Annotated[
+        bool, typer.Option("--other-versions", help="Go on although a package has another version.")
+    ] = False,
+) -> None:
+    """Go on with a run where its last save left it, and print its verdict."""
+    with _plain_errors():
+        posterior = inference.resume(directory, other_versions=other_versions)
+        chains, draws = posterior.shape
+        typer.echo(f"{directory}: {chains} x {draws} draws, ended: {posterior.ended}")
+        typer.echo(str(diagnostics.convergence(posterior)))
+
+
+@app.command()
 def report(
-    files: Annotated[list[Path], typer.Argument(help="Posteriors that `touchstone run --out` saved.")],
+    files: Annotated[list[Path], typer.Argument(help="Saved posteriors, or directories of runs.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     name: Annotated[str | None, typer.Option("--data", help="The data set to score them on.")] = None,
     split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
 ) -> None:
-    """Write a report about one saved posterior, or about several side by side."""
+    """Write a report about one posterior, or about several side by side; also about runs that are under way."""
     with _plain_errors():
         test = data.load(name).split(seed=split)[1].flat() if name else None
         names = [file.stem for file in files]

@@ -108,8 +108,7 @@ def _temperature(temperature: float) -> np.ndarray:
 def _exact(target: Target, data: Data) -> bool:
     """Whether the log density can be evaluated in float64: a user's model may insist on float32 somewhere."""
     try:
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        position, _ = jax.eval_shape(target.start, key, data)
+        position = target.position(data)
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)  # JAX's for values that lose precision where they are stored
             jax.eval_shape(target.exact_log_density, position, data)

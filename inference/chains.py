@@ -20,7 +20,7 @@ from inference import programs
 from inference.averages import Average
 from inference.keeping import Keeping
 from inference.ledgers import Ledger, Saved, Values
-from inference.methods import Method
+from inference.methods import Emission, Method
 from inference.target import Data, Position, Target
 
 __all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
@@ -121,8 +121,8 @@ def begin_chains(
     settings: Any,
     ledger: Ledger,
     keeping: Keeping,
-) -> tuple[list[Chain], int]:
-    """The chains, each at its start or where the ledger has it, and how many iterations a piece can hold."""
+) -> tuple[list[Chain], Emission]:
+    """The chains, each at its start or where the ledger has it, and the shapes of what an iteration emits."""
     program, first = method.program(), next(iter(on_device.values()))
     begin = partial(programs.begin, program, target)
     saved = ledger.restore(len(starts), partial(saved_shapes, method, target, first, starts[0], key, settings, keeping))
@@ -142,7 +142,7 @@ def begin_chains(
     nothing = keeping.begin(example)
     for chain in chains:
         chain.average = chain.average or nothing
-    return chains, programs.capacity(emission)
+    return chains, emission
 
 
 def saved_shapes(

@@ -109,11 +109,19 @@ def drive(
     with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
         on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}
         with TRACING:
-            chains, capacity = begin_chains(method, target, on_device, key, starts, settings, ledger, keeping)
-            advance = partial(programs.advance, method.program(), target, capacity)
+            chains, emission = begin_chains(method, target, on_device, key, starts, settings, ledger, keeping)
+            capacity = programs.capacity(emission)
+            advance = {
+                device: partial(
+                    programs.advance, method.program(), target, each, programs.empty_buffers(emission, capacity, device)
+                )
+                for device, each in on_device.items()
+            }
             for chain in chains[: 0 if ledger.ended else len(on_device)]:
-                nothing_run = advance(on_device[chain.device], chain.state, np.int32(0), np.int32(0))
+                nothing_run = advance[chain.device](chain.state, np.int32(0), np.int32(0))
                 jax.block_until_ready(nothing_run)  # compiled
+        if gather and ledger.size:
+            display.say(f"all draws will take at most {ledger.size / 1e6:,.1f} MB on disk")
         compiled = time.perf_counter()
         earlier = ledger.compile_seconds, ledger.run_seconds
 
@@ -126,7 +134,7 @@ def drive(
         def piece(goal: int, chain: Chain) -> Piece:
             with jax.enable_x64(wide), jax.default_matmul_precision(products):  # a thread has its own
                 most = min(capacity, goal - chain.done)
-                return chain.run(method, partial(advance, on_device[chain.device]), most, starts[0])
+                return chain.run(method, advance[chain.device], most, starts[0])
 
         def take(chain: Chain, future: Future[Piece]) -> None:
             try:

@@ -14,7 +14,6 @@ SHA-256, and the one before it takes its place. Names of files are fixed: no tex
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import time
 import warnings
@@ -22,13 +21,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from data.files import write_durably
 from inference.columns import Column
 from inference.ledgers import Ledger, Saved, Values
+from inference.manifests import read_manifests, write_manifest
+from inference.packing import packed, unpacked
 
 __all__ = ["Journal"]
 
@@ -50,7 +49,7 @@ class Journal(Ledger):
         super().__init__()
         self._folder, self._every = folder, every
         self._columns: dict[tuple[str, str], Column] = {}
-        self._manifests = _manifests(folder)
+        self._manifests = read_manifests(folder)
         self._number = max((manifest["number"] for manifest in self._manifests), default=-1) + 1
         self._saved = time.monotonic()
         self._pause = every
@@ -76,7 +75,7 @@ class Journal(Ledger):
         self._manifests = [manifest]
         self.compile_seconds, self.run_seconds = manifest["compile_seconds"], manifest["run_seconds"]
         self.ended = manifest["ended"]
-        trees = _unpacked(state, template(), len(manifest["chains"]), self._folder)
+        trees = unpacked(state, template(), len(manifest["chains"]), self._folder)
         found: list[Saved | None] = []
         for i, (chain, arrays) in enumerate(zip(manifest["chains"], trees, strict=True)):
             sound = self._sound(i, chain, "it is computed anew from its beginning")
@@ -103,11 +102,14 @@ class Journal(Ledger):
         if self.manifest is None:
             self._open(described)
             self._folder.mkdir(exist_ok=True)
-            need, free = sum(column.size for column in self._columns.values()), shutil.disk_usage(self._folder).free
-            if need > free:
+            self.size, free = (
+                sum(column.size for column in self._columns.values()),
+                shutil.disk_usage(self._folder).free,
+            )
+            if self.size > free:
                 raise OSError(
-                    f"{self._folder.parent} needs {need / 2**30:.1f} GiB for all draws, and its disk has "
-                    f"{free / 2**30:.1f} GiB left; keep fewer (draws, thin, keep) or use another disk"
+                    f"{self._folder.parent} needs {self.size / 1e6:,.1f} MB for all draws, and its disk has "
+                    f"{free / 1e6:,.1f} MB left; keep fewer (draws, thin, keep) or use another disk"
                 )
             for column in self._columns.values():
                 column.create()
@@ -130,7 +132,7 @@ class Journal(Ledger):
         for column in self._columns.values():
             column.sync()
         place = 1 - self.manifest["place"] if self.manifest else 0
-        state = b"".join(leaf.tobytes() for chain in chains for leaf in map(_host, jax.tree.leaves(chain.arrays)))
+        state = packed([chain.arrays for chain in chains])
         write_durably(self._folder / f"state-{place}.bin", state)
         manifest = {
             "number": self._number,
@@ -154,9 +156,7 @@ class Journal(Ledger):
             "run_seconds": run_seconds,
             "ended": ended,
         }
-        text = json.dumps(manifest)
-        sealed = json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "manifest": text})
-        write_durably(self._folder / f"manifest-{place}.json", sealed.encode())
+        write_manifest(self._folder, manifest)
         self._manifests, self._number = [manifest], self._number + 1
         self._saved = time.monotonic()
         self._pause = max(self._every, min(_SHARE * (self._saved - began), _LONGEST))
@@ -192,7 +192,7 @@ class Journal(Ledger):
         state = self._state(self.manifest)
         if state is None:
             raise ValueError(f"{self._folder}: the state is damaged, or was being replaced; try again")
-        return _unpacked(state, template, len(self.manifest["chains"]), self._folder)
+        return unpacked(state, template, len(self.manifest["chains"]), self._folder)
 
     def close(self) -> None:
         """Close the files."""
@@ -227,74 +227,3 @@ class Journal(Ledger):
             return state
         warnings.warn(f"{path} is damaged; the save before it is used", stacklevel=3)
         return None
-
-
-def _manifests(folder: Path) -> list[dict[str, Any]]:
-    """The saves of a stage that are whole, the newest first."""
-    found = []
-    for path in sorted(folder.glob("manifest-[01].json")):
-        try:
-            if path.is_symlink():
-                raise ValueError("it is a link, which a run has none of")
-            sealed = json.loads(path.read_bytes())
-            if hashlib.sha256(sealed["manifest"].encode()).hexdigest() != sealed["sha256"]:
-                raise ValueError("its SHA-256 is another")
-            found.append(_checked(json.loads(sealed["manifest"])))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            warnings.warn(f"{path} is damaged ({error}); the save before it is used", stacklevel=3)
-    return sorted(found, key=lambda manifest: -manifest["number"])
-
-
-def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest, if it is one: whoever wrote it, its numbers must be possible."""
-    columns, chains = manifest["columns"], manifest["chains"]
-    sizes = {tuple(column["shape"][:2]) for column in columns}
-    possible = (
-        isinstance(manifest["number"], int)
-        and manifest["place"] in (0, 1)
-        and len(sizes) == 1
-        and all(isinstance(size, int) and size >= 0 for column in columns for size in column["shape"])
-        and all(column["group"] in ("draws", "scalars") and isinstance(column["name"], str) for column in columns)
-        and all(np.dtype(column["dtype"]).kind in "biufc" for column in columns)
-        and len(chains) == next(iter(sizes))[0] > 0
-        and all(0 <= chain["kept"] <= next(iter(sizes))[1] and chain["done"] >= 0 for chain in chains)
-        and all(len(chain["digests"]) == len(columns) for chain in chains)
-        and all(isinstance(chain["stopped"], str) and chain["gradients"] >= 0 for chain in chains)
-        and manifest["compile_seconds"] + manifest["run_seconds"] >= 0
-        and isinstance(manifest["state"], str)
-        and manifest["ended"] in ("", "draws", "until")
-    )
-    if not possible:
-        raise ValueError("its numbers are impossible")
-    return manifest
-
-
-def _host(leaf: Any) -> np.ndarray:
-    """An array of a state as NumPy has it."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-
-
-def _unpacked(state: bytes, template: Any, chains: int, folder: Path) -> list[Any]:
-    """The trees of arrays whose bytes these are."""
-    leaves, structure = jax.tree.flatten(template)
-    keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
-    shapes = [
-        jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf for leaf, is_key in zip(leaves, keys, strict=True)
-    ]
-    sizes = [int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in shapes]
-    if len(state) != chains * sum(sizes):
-        raise ValueError(f"{folder}: the state has {len(state)} bytes where this run's has {chains * sum(sizes)}")
-    trees, place = [], 0
-    with jax.enable_x64(True):  # a float32 program may hold float64 numbers
-        for _ in range(chains):
-            found: list[Any] = []
-            for leaf, shape, is_key, size in zip(leaves, shapes, keys, sizes, strict=True):
-                array = np.frombuffer(state, shape.dtype, size // shape.dtype.itemsize, place).reshape(shape.shape)
-                place += size
-                if isinstance(leaf, np.ndarray):
-                    found.append(array.copy())
-                else:
-                    found.append(jax.random.wrap_key_data(jnp.asarray(array)) if is_key else jnp.asarray(array))
-            trees.append(jax.tree.unflatten(structure, found))
-    return trees

@@ -40,11 +40,13 @@ class Ledger:
         compile_seconds: spent by earlier processes.
         run_seconds: likewise.
         ended: why the stage ended, if it did so in an earlier process.
+        size: bytes that all draws will take on disk.
     """
 
     durable = False
     compile_seconds = run_seconds = 0.0
     ended = ""
+    size = 0
 
     def __init__(self) -> None:
         self._pieces: list[list[tuple[Values, Values]]] = []

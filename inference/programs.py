@@ -19,7 +19,17 @@ from inference.compilation import in_a_hurry
 from inference.methods import Emission, Method
 from inference.target import Data, Position, Target
 
-__all__ = ["advance", "begin", "capacity", "conclude", "conclusions", "emission", "find_start", "shapes"]
+__all__ = [
+    "advance",
+    "begin",
+    "capacity",
+    "conclude",
+    "conclusions",
+    "emission",
+    "empty_buffers",
+    "find_start",
+    "shapes",
+]
 
 _PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
@@ -42,16 +52,14 @@ def begin(
     return method.init(target, data, position, method_key, settings), last_key
 
 
-@partial(jax.jit, static_argnames=("method", "target", "capacity"))
+@partial(jax.jit, static_argnames=("method", "target"))
 def advance(
-    method: Method, target: Target, capacity: int, data: Data, state: Any, count: jax.Array, work: jax.Array
+    method: Method, target: Target, data: Data, buffers: Emission, state: Any, count: jax.Array, work: jax.Array
 ) -> tuple[jax.Array, jax.Array, Any, Emission]:
     """Up to `count` iterations and `work` units of work; how many of each were made, and what the iterations emitted.
 
-    What they emit fills the first places of buffers of length `capacity`.
+    What they emit fills the first places of the buffers; see `empty_buffers`.
     """
-    emission = jax.eval_shape(partial(method.step, target), data, state, work).emission
-    buffers = jax.tree.map(partial(_buffer, capacity), emission)
 
     def unfinished(carry: tuple[jax.Array, jax.Array, Any, Any]) -> jax.Array:
         done, worked, _, _ = carry
@@ -66,9 +74,12 @@ def advance(
     return lax.while_loop(unfinished, body, (jnp.int32(0), jnp.int32(0), state, buffers))
 
 
-def _buffer(capacity: int, leaf: Any) -> jax.Array:
-    with jax.enable_x64(leaf.dtype.itemsize == 8):  # a float32 program may emit float64
-        return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
+def empty_buffers(emission: Emission, capacity: int, device: Any) -> Emission:
+    """Buffers on a device for what so many iterations emit."""
+    with jax.enable_x64(True):  # a float32 program may emit float64
+        return jax.tree.map(
+            lambda leaf: jax.device_put(np.zeros((capacity, *leaf.shape), leaf.dtype), device), emission
+        )
 
 
 def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:

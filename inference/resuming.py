@@ -139,7 +139,7 @@ def _ends(planned: Plan, chains: Journal, stopped: dict[int, str]) -> list[Any]:
         return []
     target, data = planned.bound.target, planned.bound.data
     with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-        position, _ = jax.eval_shape(target.start, planned.key, data)
+        position = target.position(data)
         template = saved_shapes(planned.method, target, data, position, planned.key, planned.settings, planned.keeping)
         return [end for i, end in enumerate(chains.states(template)) if i not in stopped]
 

@@ -111,8 +111,7 @@ class _Trainer(Ensemble):
 
 def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
     """The sites of a network that its outputs don't depend on: the noise."""
-    position, _ = jax.eval_shape(target.start, jax.random.key(0), data)
-    return tuple(sorted(set(position) - set(model.weights(np.asarray(data.arrays[0][:1])))))
+    return tuple(sorted(set(target.position(data)) - set(model.weights(np.asarray(data.arrays[0][:1])))))
 
 
 def _at_random(

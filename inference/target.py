@@ -155,10 +155,13 @@ class Target:
         """The sites' own values, and the model's deterministic sites."""
         return constrain_fn(self.model, self.arguments.fill(data.arrays), {}, position, return_deterministic=True)
 
+    def position(self, data: Data) -> Position:
+        """The shapes of a position; nothing is computed."""
+        return jax.eval_shape(lambda data: self._propose(jax.random.key(0), data), data)
+
     def identified(self, data: Data) -> Target:
         """This target with a fingerprint of its model, so that a model which has changed meets no old program."""
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        position = jax.eval_shape(self._propose, key, data)
+        position = self.position(data)
         what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
         return replace(self, identity=what)
 

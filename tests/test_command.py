@@ -29,6 +29,23 @@ def test_run_then_report(tmp_path):
     assert "Comparison on moons, test" in out.read_text()
 
 
+def test_run_in_a_directory_then_resume_then_report(tmp_path):
+    words = ["run", "moons", "--method", "nuts", "--hidden", "3", "-o", "draws=20", "-o", "warmup=20", "-o", "chains=2"]
+    done = _call(*words, "--directory", tmp_path / "a")
+    assert done.exit_code == 0, done.output
+    done = _call(*words, "--directory", tmp_path / "a")
+    assert done.exit_code == 2
+    assert "holds the same run; go on with it by inference.resume" in done.output
+    done = _call("resume", tmp_path / "a")
+    assert done.exit_code == 0, done.output
+    assert "2 x 20 draws, ended: draws" in done.output
+    assert "Convergence failed" in done.output
+    done = _call("report", tmp_path / "a", "--data", "moons", "--out", tmp_path / "r.html")
+    assert done.exit_code == 0, done.output
+    assert "Scores on moons, test" in (tmp_path / "r.html").read_text()
+    assert _call("resume", tmp_path / "nowhere").exit_code == 2
+
+
 def test_files_of_one_name_in_two_folders(tmp_path):
     for folder in ("a", "b"):
         out = tmp_path / folder / "p.npz"
