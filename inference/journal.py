@@ -25,7 +25,7 @@ import numpy as np
 
 from data.files import write_durably
 from inference.columns import Column
-from inference.ledgers import Ledger, Saved, Values
+from inference.ledgers import Ledger, Saved, Values, cut
 from inference.manifests import read_manifests, write_manifest
 from inference.packing import packed, unpacked
 
@@ -166,9 +166,7 @@ class Journal(Ledger):
         groups: tuple[Values, Values] = {}, {}
         for (group, name), column in self._columns.items():
             count = min((column.count(chain) for chain in chains), default=0)
-            values = column.values()[:, :count]
-            every = list(chains) == list(range(len(values)))
-            groups[group == "scalars"][name] = values if every else values[list(chains)]
+            groups[group == "scalars"][name] = cut(column.values(), chains, count)
         return groups
 
     def look(self) -> tuple[Values, Values, dict[int, str]]:

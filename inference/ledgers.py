@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Ledger", "Saved", "Values"]
+__all__ = ["Ledger", "Saved", "Values", "cut"]
 
 Values = dict[str, np.ndarray]
 
@@ -49,19 +49,26 @@ class Ledger:
     size = 0
 
     def __init__(self) -> None:
-        self._pieces: list[list[tuple[Values, Values]]] = []
+        self._groups: tuple[Values, Values] = {}, {}
+        self._counts: list[int] = []
 
     def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
         """Each chain as it was saved, its arrays in the form of the template; None where it has to begin."""
         return [None] * chains
 
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
-        """Make room for so many chains of at most so many draws like this one; nothing in memory."""
-        self._pieces = [[] for _ in range(chains)]
+        """Make room for so many chains of at most so many draws like this one; what is not used takes no memory."""
+        self._counts = [0] * chains
+        for group, leaves in zip(self._groups, emission, strict=True):
+            group |= {name: np.empty((chains, length, *leaf.shape), leaf.dtype) for name, leaf in leaves.items()}
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
         """The next draws of a chain, with their scalars."""
-        self._pieces[chain].append((draws, scalars))
+        first = self._counts[chain]
+        self._counts[chain] += len(next(iter(scalars.values())))
+        for group, values in zip(self._groups, (draws, scalars), strict=True):
+            for name, each in values.items():
+                group[name][chain, first : self._counts[chain]] = each
 
     def due(self) -> bool:
         """Whether it is time to save."""
@@ -72,20 +79,17 @@ class Ledger:
 
     def values(self, chains: Sequence[int]) -> tuple[Values, Values]:
         """Draws and scalars of some chains, (chain, draw, ...), cut to the shortest."""
-        pieces = [self._pieces[chain] for chain in chains]
-        draws = _stacked([_joined([draws for draws, _ in chain]) for chain in pieces])
-        return draws, _stacked([_joined([scalars for _, scalars in chain]) for chain in pieces])
+        count = min((self._counts[chain] for chain in chains), default=0)
+        draws, scalars = (
+            {name: cut(values, chains, count) for name, values in group.items()} for group in self._groups
+        )
+        return draws, scalars
 
     def close(self) -> None:
         """No more will be added."""
 
 
-def _joined(pieces: list[Values]) -> Values:
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in (pieces[0] if pieces else {})}
-
-
-def _stacked(chains: list[Values]) -> Values:
-    names = chains[0] if all(chains) else {}
-    return {
-        name: np.stack([chain[name][: min(len(other[name]) for other in chains)] for chain in chains]) for name in names
-    }
+def cut(values: np.ndarray, chains: Sequence[int], count: int) -> np.ndarray:
+    """The first draws of some chains, without a copy if it is all of them."""
+    every = list(chains) == list(range(len(values)))
+    return values[:, :count] if every else values[list(chains), :count]

@@ -92,8 +92,10 @@ def model(y=None):
 
 began = time.perf_counter()
 if sys.argv[2] == "run":
-    posterior = inference.run(model, np.float32(0.5), method="hmc", chains=1, draws=int(sys.argv[3]), warmup=0,
-                              step_size=0.05, trajectory_length=0.05, start="random", directory=sys.argv[1], progress=False)
+    options = dict(method="hmc", chains=1, warmup=0, step_size=0.05, trajectory_length=0.05, start="random")
+    posterior = inference.run(
+        model, np.float32(0.5), draws=int(sys.argv[3]), directory=sys.argv[1], progress=False, **options
+    )
 else:
     posterior = inference.load(sys.argv[1], model)
     assert posterior.ended == "unfinished" and posterior.shape[1] > 0
@@ -159,7 +161,7 @@ def test_predicting_with_a_thousand_draws_of_a_large_network(tmp_path, where):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_heeded_within_five_seconds(tmp_path, number):
     directory = tmp_path / "a"
-    child = _spawn(_CHILD, str(directory), json.dumps({**OPTIONS, "draws": 100_000}))
+    child = _spawn(_CHILD, str(directory), json.dumps({**OPTIONS, "warmup": 0, "draws": 100_000}))
     try:
         while not list(directory.glob("chains/manifest-*")):
             assert child.poll() is None
