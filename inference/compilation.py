@@ -67,13 +67,11 @@ def in_a_hurry(static_argnames: tuple[str, ...]) -> Callable[[Callable[..., Any]
 
 @cache
 def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Those of the compiler's options that this version of it knows."""
-    known = {}
-    for name, value in options:
-        try:
-            jax.jit(lambda: 0, compiler_options={name: value})()
-            known[name] = value
-        except jax.errors.JaxRuntimeError as error:
-            if "No such compile option" not in str(error):
-                raise
-    return known
+    """The compiler's options, as far as this version of it knows them."""
+    try:
+        jax.jit(lambda: 0, compiler_options=dict(options))()
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return _known(options[:-1])
+    return dict(options)

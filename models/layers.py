@@ -17,7 +17,7 @@ from numpyro.primitives import _PYRO_STACK, apply_stack
 
 from models.priors import Prior, Site
 
-__all__ = ["ACTIVATIONS", "affine", "apply", "dense"]
+__all__ = ["ACTIVATIONS", "Batch", "affine", "apply", "dense"]
 
 Batch = Array | np.ndarray  # a model may be called with either
 

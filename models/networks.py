@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float, Shaped
 from numpyro import handlers
 from numpyro.infer.initialization import init_to_uniform
 
+from models.layers import Batch
 from models.likelihoods import Likelihood
 from models.priors import Prior, Site, unconstrained_scale
 from models.rules import as_prior
@@ -99,19 +99,14 @@ class Network:
 
         return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}
 
-    def prior_scales(self, x: np.ndarray) -> dict[str, np.ndarray]:
+    def prior_scales(self, x: Batch) -> dict[str, Array]:
         """The prior standard deviation of every latent site in unconstrained coordinates, in the site's shape.
 
-        Infinite where the prior is flat; the scale parameter where the variance is infinite.
+        Infinite where the prior is flat; the scale parameter where the variance is infinite. Can be compiled.
         """
-        return jax.device_get(_prior_scales(self, x[:1]))
-
-
-@partial(jax.jit, static_argnames=("model",))
-def _prior_scales(model: Network, x: Array) -> dict[str, Array]:
-    trace = handlers.trace(_started(model)).get_trace(x)
-    sites = {name: site for name, site in trace.items() if site["type"] == "sample" and name != "y"}
-    return {name: unconstrained_scale(site["fn"]) for name, site in sites.items()}
+        trace = handlers.trace(_started(self)).get_trace(x[:1])
+        sites = {name: site for name, site in trace.items() if site["type"] == "sample" and name != "y"}
+        return {name: unconstrained_scale(site["fn"]) for name, site in sites.items()}
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:

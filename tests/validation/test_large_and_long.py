@@ -24,11 +24,12 @@ def _outliers() -> tuple[np.ndarray, np.ndarray]:
     return x, (x @ np.array([1.0, -0.5, 0.3, 0.0], np.float32) + noise).astype(np.float32)
 
 
-def test_acceptance_at_two_hundred_thousand_rows():
+@pytest.mark.parametrize("scale", [0.35, 0.05])
+def test_acceptance_at_two_hundred_thousand_rows(scale):
     x, y = _outliers()
-    model = models.linear(likelihood=models.Gaussian(scale=0.35))
-    # The posterior's standard deviation is 0.35 / sqrt(200,000) = 8e-4 in each direction.
-    steps = dict(step_size=2e-4, trajectory_length=1.4e-3)
+    model = models.linear(likelihood=models.Gaussian(scale=scale))
+    # The posterior's standard deviation is scale / sqrt(200,000) in each direction: a step is a quarter of that.
+    steps = dict(step_size=scale / 1800, trajectory_length=scale / 250)
     options = dict(method="hmc", chains=1, draws=60, warmup=10, progress=False, **steps)
     narrow = inference.run(model, x, y, **options).statistics
     wide = inference.run(model, x, y, precision="float64", **options).statistics
@@ -42,10 +43,10 @@ def test_acceptance_at_two_hundred_thousand_rows():
     theirs = float(peer.get_extra_fields()["accept_prob"].mean())
     rates = {name: float(each["acceptance_rate"].mean()) for name, each in (("float32", narrow), ("float64", wide))}
     print(f"|U| {size:.3g}; acceptance {rates}, NumPyro in float32 {theirs:.3f}")
-    assert size > 1e7
+    assert size > (3e7 if scale == 0.35 else 1e9)
     assert rates["float64"] > 0.97
     assert rates["float32"] > 0.97
-    assert theirs < 0.8  # or this case would be no test
+    assert theirs < (0.8 if scale == 0.35 else 0.2)  # or this case would be no test
 
 
 def test_nuts_in_float32_says_that_it_should_not_be_trusted_there():
