@@ -59,7 +59,8 @@ def run(
         if out is not None:
             posterior.save(out)
             typer.echo(f"saved: {out}")
-        typer.echo(f"{test.name}: " + _words(diagnostics.scores(posterior.predict(test), test)))
+        if posterior.complete:
+            typer.echo(f"{test.name}: " + _words(diagnostics.scores(posterior.predict(test), test)))
         typer.echo(str(diagnostics.convergence(posterior)))
 
 

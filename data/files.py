@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replacing", "sync", "write_durably"]
+__all__ = ["read_regular", "replacing", "sync", "write_durably"]
 
 
 @contextmanager
@@ -21,6 +22,21 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The contents of a file that somebody else may have made.
+
+    Raises:
+        OSError: if it is not there.
+        ValueError: if it is a link, a pipe, a device or a folder, or has more than so many bytes.
+    """
+    state = path.lstat()
+    if not stat.S_ISREG(state.st_mode):
+        raise ValueError("it is a link, or no regular file")
+    if state.st_size > most:
+        raise ValueError(f"it has {state.st_size} bytes, more than such a file can have")
+    return path.read_bytes()
 
 
 def write_durably(path: Path, contents: bytes) -> None:

@@ -168,7 +168,7 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     divergences = int(statistics["diverging"].sum()) if "diverging" in statistics else 0
     acceptance = float(statistics["acceptance_rate"].mean()) if "acceptance_rate" in statistics else np.nan
     energy = _least_ebfmi(statistics["energy"]) if "energy" in statistics else np.nan
-    elsewhere = []
+    elsewhere = [f"chain {chain} stopped before its end: {why}" for chain, why in posterior.stopped.items()]
     if divergences:
         where = int((statistics["diverging"].sum(axis=1) > 0).sum())
         elsewhere.append(f"{divergences} divergent draws, in {where} of {posterior.shape[0]} chains")

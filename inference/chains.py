@@ -89,9 +89,16 @@ class Chain:
                 )
         return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
 
-    def take(self, piece: Piece, method: Method, data: Data, ledger: Ledger, keeping: Keeping) -> str:
-        """Take a piece in: keep what is to be kept, go on from its end, and say how it goes."""
-        iterations = range(self.done, self.done + piece.iterations)
+    def go_on(self, piece: Piece) -> int:
+        """Go on from the end of a piece; the number of its first iteration."""
+        first = self.done
+        self.state, self.done = piece.state, self.done + piece.iterations
+        self._work = int(np.clip(piece.pace * _PIECE_SECONDS, 1, 2**30))
+        return first
+
+    def take(self, first: int, piece: Piece, method: Method, data: Data, ledger: Ledger, keeping: Keeping) -> str:
+        """Take in what a piece has emitted, of which this was the first iteration, and say how it goes."""
+        iterations = range(first, first + piece.iterations)
         keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
         kept = {name: values[keep] for name, values in piece.info.items()}
         if keep.any():
@@ -105,8 +112,6 @@ class Chain:
         for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
             self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
         self.gradients += method.gradients(piece.info, data)
-        self.state, self.done = piece.state, self.done + piece.iterations
-        self._work = int(np.clip(piece.pace * _PIECE_SECONDS, 1, 2**30))
         stage = "" if self._keeping else "warming up"
         status = method.status(shown, self._sums) if self._sums["count"] else ""
         return ", ".join(words for words in (stage, status, method.under_way(piece.state)) if words)

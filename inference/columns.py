@@ -12,6 +12,7 @@ import hashlib
 import math
 import mmap
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,13 @@ class Column:
         path: of the file.
         shape: of the whole array, (chain, draw, ...).
         dtype: of its numbers.
-
-    Attributes:
-        length: draws per chunk.
+        length: draws per chunk; by default as many as have a few megabytes.
     """
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, length: int | None = None) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype
         self._draw_bytes = math.prod(shape[2:]) * dtype.itemsize
-        self.length = max(1, _CHUNK // max(self._draw_bytes, 1))
+        self.length = length or max(1, _CHUNK // max(self._draw_bytes, 1))
         self._digests: list[list[str]] = [[] for _ in range(shape[0])]
         self._open: list[Any] = [hashlib.sha256() for _ in range(shape[0])]
         self._counts = [0] * shape[0]
@@ -53,8 +52,9 @@ class Column:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def create(self) -> None:
-        """Make the file, with nothing in it."""
-        with open(self.path, "wb") as file:
+        """Make the file, with nothing in it, in place of whatever is there."""
+        self.path.unlink(missing_ok=True)
+        with open(self.path, "xb") as file:
             header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
             np.lib.format.write_array_header_1_0(file, header)
             file.truncate(file.tell() + self.size)
@@ -65,10 +65,10 @@ class Column:
         if not len(values):
             return
         values = np.ascontiguousarray(values, self.dtype)
-        self._write(chain, values.tobytes())
+        self._write(chain, values)
         while len(values):
             room = self.length - self._counts[chain] % self.length
-            self._open[chain].update(values[:room].tobytes())
+            self._open[chain].update(values[:room].data)
             self._counts[chain] += len(values[:room])
             if self._counts[chain] % self.length == 0:
                 self._digests[chain].append(self._open[chain].hexdigest())
@@ -94,7 +94,7 @@ class Column:
         values = self.values()
         for first, digest in zip(chunks, digests, strict=True):
             chunk = np.ascontiguousarray(values[chain, first : min(first + self.length, count)])
-            if hashlib.sha256(chunk.tobytes()).hexdigest() != digest:
+            if hashlib.sha256(chunk.data).hexdigest() != digest:
                 return first
             release(values)
         return count
@@ -125,8 +125,8 @@ class Column:
         Raises:
             ValueError: if the file is not that of this array.
         """
-        if self.path.is_symlink():
-            raise ValueError(f"{self.path} is a link, which a run has none of")
+        if not stat.S_ISREG(self.path.lstat().st_mode):
+            raise ValueError(f"{self.path} is a link, or no regular file")
         if not self.size:
             return np.zeros(self.shape, self.dtype)
         values = np.load(self.path, mmap_mode="r", allow_pickle=False)
@@ -146,12 +146,12 @@ class Column:
             os.close(self._file)
             self._file = None
 
-    def _write(self, chain: int, contents: Any) -> None:
+    def _write(self, chain: int, contents: np.ndarray) -> None:
         if self._file is None:
             self._begins = self.path.stat().st_size - self.size  # after the header
-            self._file = os.open(self.path, os.O_RDWR)
+            self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW)
         place = self._begins + (chain * self.shape[1] + self._counts[chain]) * self._draw_bytes
-        left = memoryview(contents)
+        left = contents.reshape(-1).view(np.uint8).data
         while len(left):
             written = os.pwrite(self._file, left, place)
             left, place = left[written:], place + written

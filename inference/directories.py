@@ -2,7 +2,7 @@
 
     run.json               model, method, seed, temperature, versions, and the shapes and SHA-256 of the data
     arguments-0.npy, ...   the arrays among the model's arguments
-    lock                   held, by the operating system, by the process that runs
+    run.lock               held, by the operating system, by the process that runs
     start, pilot, chains   the stages; see `inference.journal`
 
 `run.json` is written once, last, before anything compiles; from then on the run can be gone on with. A built-in model
@@ -26,7 +26,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from data.files import write_durably
+from data.files import read_regular, write_durably
 from inference.journal import Journal
 
 __all__ = ["RunDirectory", "described", "differences", "surroundings"]
@@ -36,6 +36,9 @@ _PACKAGES = ("touchstone-bnn", "jax", "jaxlib", "numpyro", "optax", "numpy")
 _ASKED = (
     "model", "identity", "method", "seed", "temperature", "tempering", "arguments", "arrays", "versions"
 )  # fmt: skip
+_HALF_WRITTEN = (".arguments-", ".run.json.", ".state-", ".manifest-")
+_OURS = ("run.lock", "arguments-", *_HALF_WRITTEN)  # what a run that never began may leave
+_MOST = 2**36  # bytes of an array of data
 _STAGES = ("start", "pilot", "chains")
 
 
@@ -48,7 +51,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | Path, every: float = 10.0) -> None:
-        self.path, self._every = Path(path), every
+        self.path, self._every = Path(path).expanduser().resolve(), every
         self._lock = -1
 
     def exists(self) -> bool:
@@ -56,18 +59,11 @@ class RunDirectory:
         return (self.path / "run.json").exists()
 
     def create(self, asked: dict[str, Any], arrays: list[np.ndarray]) -> None:
-        """Write down what was asked for.
-
-        Raises:
-            ValueError: if the directory holds anything but what is left of a run that never began.
-        """
-        ours = ("lock", ".arguments-", "arguments-", ".run.json")
-        foreign = [path.name for path in self.path.iterdir() if not path.name.startswith(ours)]
-        if foreign:
-            raise ValueError(f"{self.path} is not empty ({foreign[0]}); a run needs a directory of its own")
+        """Write down what was asked for."""
         for i, array in enumerate(arrays):
             write_durably(self.path / f"arguments-{i}.npy", _npy(array))
-        write_durably(self.path / "run.json", json.dumps({"format": _FORMAT, **asked}, indent=1).encode())
+        described = {"format": _FORMAT, "sha256": _digest(asked), **asked}
+        write_durably(self.path / "run.json", json.dumps(described, indent=1).encode())
 
     def asked(self) -> dict[str, Any]:
         """What was asked for.
@@ -80,14 +76,16 @@ class RunDirectory:
         if not path.exists():
             raise FileNotFoundError(f"{self.path} holds no run: it has no run.json")
         try:
-            asked = json.loads(_contents(path))
+            asked = json.loads(read_regular(path, _MOST))
             if asked.pop("format") != _FORMAT:
                 raise ValueError(f"it has another format than this version's, {_FORMAT}")
+            if asked.pop("sha256") != _digest(asked):
+                raise ValueError("its SHA-256 is another")
             missing = [name for name in _ASKED if name not in asked]
             if missing:
                 raise ValueError(f"it says nothing about {', '.join(missing)}")
             return asked
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} can't be read, or it is damaged: {error}") from error
 
     def arguments(self, asked: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -100,11 +98,9 @@ class RunDirectory:
         for i, expected in enumerate(asked["arrays"]):
             path = self.path / f"arguments-{i}.npy"
             try:
-                array = np.load(io.BytesIO(_contents(path)), allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
+                array = _array(read_regular(path, _MOST), expected)
+            except (OSError, ValueError) as error:
                 raise ValueError(f"{path} can't be read, or it is damaged: {error}") from error
-            if _fingerprint(array) != expected:
-                raise ValueError(f"{path} is damaged: it is not the array that the run was given")
             arrays.append(array)
         return tuple(_restored(each, arrays) for each in asked["arguments"])
 
@@ -120,16 +116,30 @@ class RunDirectory:
         import fcntl  # Unix only, as the lock is: a crash can't leave it behind
 
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        foreign = [path.name for path in self.path.iterdir() if not path.name.startswith(_OURS)]
+        if foreign and not self.exists():
+            raise ValueError(f"{self.path} is not empty ({foreign[0]}); a run needs a directory of its own")
+        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.truncate(self._lock, 0)
+            os.write(self._lock, str(os.getpid()).encode())
+            self._tidy()
         except BlockingIOError as error:
             who = os.read(self._lock, 20).decode(errors="replace").strip()
             os.close(self._lock)
             raise BlockingIOError(f"{self.path} is in use by another process{f' ({who})' if who else ''}") from error
-        os.truncate(self._lock, 0)
-        os.write(self._lock, str(os.getpid()).encode())
+        except BaseException:
+            os.close(self._lock)
+            raise
         return self
+
+    def _tidy(self) -> None:
+        """Remove what a kill has left half written."""
+        for folder in (self.path, *(self.path / stage for stage in _STAGES)):
+            for path in folder.glob(".*"):
+                if path.name.startswith(_HALF_WRITTEN) and not folder.is_symlink():
+                    path.unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -146,9 +156,9 @@ def described(args: tuple[Any, ...]) -> tuple[list[Any], list[np.ndarray]]:
     arrays: list[np.ndarray] = []
 
     def describe(value: Any) -> Any:
-        if isinstance(value, tuple | list):
+        if type(value) in (tuple, list):  # a named tuple would come back as a plain one
             return {type(value).__name__: [describe(item) for item in value]}
-        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        if type(value) is dict and all(isinstance(name, str) for name in value):
             return {"dict": {name: describe(item) for name, item in value.items()}}
         if isinstance(value, np.generic):
             value = value.item()
@@ -207,21 +217,32 @@ def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
         return [
             line for i, pair in enumerate(zip(theirs, ours, strict=True)) for line in differences(*pair, f"{name}[{i}]")
         ]
-    return [] if theirs == ours else [f"{name}: {theirs!r} there, {ours!r} here"]
+    return [] if repr(theirs) == repr(ours) else [f"{name}: {theirs!r} there, {ours!r} here"]
 
 
 def _fingerprint(array: np.ndarray) -> dict[str, Any]:
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    digest = hashlib.sha256(array.tobytes()).hexdigest()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest}
 
 
 def _npy(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
+    np.save(buffer, np.asarray(array, order="C"), allow_pickle=False)
     return buffer.getvalue()
 
 
-def _contents(path: Path) -> bytes:
-    if path.is_symlink():
-        raise ValueError("it is a link, which a run has none of")
-    return path.read_bytes()
+def _array(contents: bytes, expected: dict[str, Any]) -> np.ndarray:
+    """The array in an `.npy` file, if it is the one that is expected; nothing is made room for before that is known."""
+    file = io.BytesIO(contents)
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if [dtype.str, list(shape)] != [expected["dtype"], expected["shape"]] or dtype.kind not in "biufc":
+        raise ValueError(f"it holds {dtype} {shape}")
+    array = np.frombuffer(contents, dtype, offset=file.tell()).reshape(shape)
+    if _fingerprint(array) != expected:
+        raise ValueError("it is not the array that the run was given")
+    return array
+
+
+def _digest(asked: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -76,7 +77,7 @@ def drive(
     progress: bool,
     ledger: Ledger,
     keeping: Keeping,
-    milestones: Iterable[int] = (),
+    milestones: Sequence[int] = (),
     enough: Callable[[Values, Values], bool] | None = None,
     gather: bool = True,
 ) -> Outcome:
@@ -106,7 +107,8 @@ def drive(
     wide = method.precision == "float64"
     config: Any = jax.config
     products = config.jax_default_matmul_precision
-    with jax.enable_x64(wide), Display(title, method.chains, method.iterations, enabled=progress) as display:
+    shown = Display(title, method.chains, method.iterations, enabled=progress)
+    with jax.enable_x64(wide), closing(ledger), shown as display:
         on_device = {device: jax.device_put(data, device) for device in _devices(method.chains)}
         with TRACING:
             chains, emission = begin_chains(method, target, on_device, key, starts, settings, ledger, keeping)
@@ -136,40 +138,46 @@ def drive(
                 most = min(capacity, goal - chain.done)
                 return chain.run(method, advance[chain.device], most, starts[0])
 
-        def take(chain: Chain, future: Future[Piece]) -> None:
+        def take(chain: Chain, future: Future[Piece], submit: Callable[[Chain], None]) -> None:
             try:
-                status = chain.take(future.result(), method, data, ledger, keeping)
-                display.update(chain.number, chain.done, status)
+                piece = future.result()
             except FloatingPointError as error:
                 chain.stopped = str(error)
                 if not gather or not _going(chains):
                     raise
                 display.say(f"chain {chain.number} has stopped, the others go on: {error}")
+                return
+            first = chain.go_on(piece)
+            submit(chain)  # its worker is busy while the piece is taken in
+            display.update(chain.number, chain.done, chain.take(first, piece, method, data, ledger, keeping))
 
+        if not _going(chains):
+            raise FloatingPointError(f"all chains had stopped: {chains[0].stopped}")
         ended, interrupted = ledger.ended or "draws", False
-        goals = [method.kept[draws - 1] + 1 for draws in milestones]
-        for goal in (goals or [method.iterations]) if not ledger.ended else ():
+        asked = list(milestones) or [len(method.kept)]
+        for draws in asked if not ledger.ended else ():
+            goal = method.kept[draws - 1] + 1 if method.kept else method.iterations
             with Signals(terminate=ledger.durable) as signals:
                 _run_chains(goal, chains, partial(piece, goal), take, display, signals, ledger, save)
             try:
                 interrupted = signals.stop
                 if interrupted and any(chains[i].done < method.iterations for i in _going(chains)):
                     raise KeyboardInterrupt
-                if goals and enough is not None and enough(*ledger.values(_going(chains))):
-                    ended = "until"
-                    break
+                if milestones and enough is not None:
+                    save()
+                    # A run that was gone on with may have passed this milestone: it is asked what it was asked then.
+                    if enough(*ledger.values(_going(chains), draws)):
+                        ended = "until"
+                        break
             except KeyboardInterrupt:  # also while the draws were looked at
                 ended, interrupted = "interrupted", True
                 break
         if not ledger.ended:
             save("" if ended == "interrupted" else ended)
         with TRACING:
-            draws, statistics, curves = _gather(method, target, data, chains, ledger) if gather else ({}, {}, {})
-        ledger.close()
+            gathered = _gather(method, target, data, chains, ledger) if gather else ({}, {}, {})
     return Outcome(
-        draws,
-        statistics,
-        curves,
+        *gathered,
         averages=[average for i in _going(chains) if (average := chains[i].average) is not None],
         states=[chain.state for chain in chains],
         stopped={chain.number: chain.stopped for chain in chains if chain.stopped},
@@ -189,7 +197,7 @@ def _run_chains(
     goal: int,
     chains: list[Chain],
     piece: Callable[[Chain], Piece],
-    take: Callable[[Chain, Future[Piece]], None],
+    take: Callable[[Chain, Future[Piece], Callable[[Chain], None]], None],
     display: Display,
     signals: Signals,
     ledger: Ledger,
@@ -221,8 +229,7 @@ def _run_chains(
                 signals.stop, finished = True, set()
             for future in finished:
                 chain = running.pop(future)
-                take(chain, future)
-                submit(chain)
+                take(chain, future, submit)
             if signals.stop and not told:
                 told = True
                 display.say("stopping when the iterations under way are done; Ctrl-C again gives up what was drawn")

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from data import Split
 from inference.averages import Average, Averages
 from inference.binding import Bound, bind
 from inference.compilation import enable_compilation_cache
@@ -151,6 +152,8 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
         raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
     if method.keep == "none" and not network and getattr(method, "until", None):
         raise ValueError('until needs draws to judge; with keep="none" leave it out')
+    if isinstance(predict_at, Split):
+        predict_at = predict_at.x
     inputs = model.validate(predict_at)[0] if isinstance(model, Network) and predict_at is not None else None
     return Keeping(method.keep, model, _probes(model, data), inputs)
 

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from data.files import write_durably
+from data.files import read_regular, write_durably
 from inference.columns import Column
 from inference.ledgers import Ledger, Saved, Values, cut
 from inference.manifests import read_manifests, write_manifest
-from inference.packing import packed, unpacked
+from inference.packing import packed, packed_size, unpacked
 
 __all__ = ["Journal"]
 
@@ -64,57 +64,43 @@ class Journal(Ledger):
 
         A damaged save gives way to the one before it. A chain whose draws are damaged begins anew.
         """
-        chosen = next(((manifest, state) for manifest in self._manifests if (state := self._state(manifest))), None)
-        if chosen is None:
-            if self._manifests:
-                warnings.warn(f"{self._folder}: no state is whole; the stage begins anew", stacklevel=2)
-            self._manifests = []
+        if not self._manifests:
             return [None] * chains
-        manifest, state = chosen
+        form = template()
+        state = self._choose(form)
+        if state is None:
+            warnings.warn(f"{self._folder}: no state is whole; the stage begins anew", stacklevel=2)
+            return [None] * chains
+        manifest = self._manifests[0]
         self._open(manifest["columns"])
-        self._manifests = [manifest]
         self.compile_seconds, self.run_seconds = manifest["compile_seconds"], manifest["run_seconds"]
         self.ended = manifest["ended"]
-        trees = unpacked(state, template(), len(manifest["chains"]), self._folder)
         found: list[Saved | None] = []
-        for i, (chain, arrays) in enumerate(zip(manifest["chains"], trees, strict=True)):
-            sound = self._sound(i, chain, "it is computed anew from its beginning")
-            kept = chain["kept"] if sound == chain["kept"] else 0
+        for i, arrays in enumerate(unpacked(state, form, len(manifest["chains"]))):
+            chain = manifest["chains"][i]
+            whole = self._sound(i, chain, "it is computed anew from its beginning") == chain["kept"]
             for column, digests in zip(self._columns.values(), chain["digests"], strict=True):
-                column.go_on(i, kept, digests)
-            whole = sound == chain["kept"]
+                column.go_on(i, chain["kept"] if whole else 0, digests)
             found.append(Saved(arrays, chain["done"], chain["gradients"], chain["stopped"]) if whole else None)
         if None in found:
             self.ended = ""
-        for column in self._columns.values():
-            if not column.readable():  # then all its chains begin anew
-                column.create()
         return found
 
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
         """Make the files, unless they are there."""
-        groups = zip(("draws", "scalars"), emission, strict=True)
         described = [
-            {"group": group, "name": name, "dtype": np.dtype(leaf.dtype).str, "shape": [chains, length, *leaf.shape]}
-            for group, leaves in groups
+            {"group": group, "name": name, "dtype": _dtype(name, leaf), "shape": [chains, length, *leaf.shape]}
+            for group, leaves in zip(("draws", "scalars"), emission, strict=True)
             for name, leaf in leaves.items()
         ]
         if self.manifest is None:
             self._open(described)
-            self._folder.mkdir(exist_ok=True)
-            self.size, free = (
-                sum(column.size for column in self._columns.values()),
-                shutil.disk_usage(self._folder).free,
-            )
-            if self.size > free:
-                raise OSError(
-                    f"{self._folder.parent} needs {self.size / 1e6:,.1f} MB for all draws, and its disk has "
-                    f"{free / 1e6:,.1f} MB left; keep fewer (draws, thin, keep) or use another disk"
-                )
-            for column in self._columns.values():
-                column.create()
-        elif described != self.manifest["columns"]:
+            self._make_room()
+        elif described != [{key: column[key] for key in described[0]} for column in self.manifest["columns"]]:
             raise ValueError(f"{self._folder} holds other sites or shapes than this run has")
+        for column in self._columns.values():
+            if self.manifest is None or not column.readable():  # then all its chains begin anew
+                column.create()
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
         """Write the next draws of a chain; they count from the next save on."""
@@ -138,7 +124,13 @@ class Journal(Ledger):
             "number": self._number,
             "place": place,
             "columns": [
-                {"group": group, "name": name, "dtype": column.dtype.str, "shape": list(column.shape)}
+                {
+                    "group": group,
+                    "name": name,
+                    "dtype": column.dtype.str,
+                    "shape": list(column.shape),
+                    "chunk": column.length,
+                }
                 for (group, name), column in self._columns.items()
             ],
             "chains": [
@@ -161,36 +153,43 @@ class Journal(Ledger):
         self._saved = time.monotonic()
         self._pause = max(self._every, min(_SHARE * (self._saved - began), _LONGEST))
 
-    def values(self, chains: Sequence[int]) -> tuple[Values, Values]:
+    def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
         """Draws and scalars of some chains, cut to the shortest; they stay on disk until they are looked at."""
         groups: tuple[Values, Values] = {}, {}
         for (group, name), column in self._columns.items():
             count = min((column.count(chain) for chain in chains), default=0)
-            groups[group == "scalars"][name] = cut(column.values(), chains, count)
+            groups[group == "scalars"][name] = cut(column.values(), chains, count if most is None else min(count, most))
         return groups
 
-    def look(self) -> tuple[Values, Values, dict[int, str]]:
-        """Draws and scalars so far for one who only reads, and which chains have stopped and why.
+    def look(self, template: Callable[[], Any] | None) -> tuple[Values, Values, list[Any]]:
+        """Draws and scalars so far of the chains that go on, for one who only reads, and their states, if asked for.
 
         A chain whose draws are damaged is cut off before the damage.
         """
         if self.manifest is None:
-            return {}, {}, {}
+            return {}, {}, []
+        ends: list[Any] = []
+        if template is not None:
+            form = template()
+            state = self._choose(form)  # before the draws are looked through, which may take long
+            if state is None:
+                raise ValueError(f"{self._folder}: no state is whole")
+            ends = unpacked(state, form, len(self.manifest["chains"]))
         self._open(self.manifest["columns"])
         for i, chain in enumerate(self.manifest["chains"]):
             sound = self._sound(i, chain, "they and what follows are cut off")
             for column in self._columns.values():
                 column.look(i, sound)
-        stopped = {i: chain["stopped"] for i, chain in enumerate(self.manifest["chains"]) if chain["stopped"]}
-        return *self.values([i for i in range(len(self.manifest["chains"])) if i not in stopped]), stopped
+        going = [i for i in range(len(self.manifest["chains"])) if i not in self.stopped]
+        if not all(column.readable() for column in self._columns.values()):
+            return {}, {}, []
+        return *self.values(going), [ends[i] for i in going] if ends else []
 
-    def states(self, template: Any) -> list[Any]:
-        """The states of the last save, for one who only reads."""
-        assert self.manifest is not None
-        state = self._state(self.manifest)
-        if state is None:
-            raise ValueError(f"{self._folder}: the state is damaged, or was being replaced; try again")
-        return unpacked(state, template, len(self.manifest["chains"]), self._folder)
+    @property
+    def stopped(self) -> dict[int, str]:
+        """The chains that had stopped before their end at the last save, and why."""
+        chains = self.manifest["chains"] if self.manifest else []
+        return {i: chain["stopped"] for i, chain in enumerate(chains) if chain["stopped"]}
 
     def close(self) -> None:
         """Close the files."""
@@ -202,7 +201,8 @@ class Journal(Ledger):
         for each in described:
             group = each["group"]
             path = self._folder / f"{group}-{counts[group]:03}.npy"
-            self._columns[group, each["name"]] = Column(path, tuple(each["shape"]), np.dtype(each["dtype"]))
+            shape, dtype, length = tuple(each["shape"]), np.dtype(each["dtype"]), each.get("chunk")
+            self._columns[group, each["name"]] = Column(path, shape, dtype, length)
             counts[group] += 1
 
     def _sound(self, chain: int, saved: dict[str, Any], consequence: str) -> int:
@@ -218,10 +218,40 @@ class Journal(Ledger):
             least = min(least, sound)
         return least
 
-    def _state(self, manifest: dict[str, Any]) -> bytes | None:
-        path = self._folder / f"state-{manifest['place']}.bin"
-        state = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        if hashlib.sha256(state).hexdigest() == manifest["state"]:
-            return state
-        warnings.warn(f"{path} is damaged; the save before it is used", stacklevel=3)
+    def _choose(self, form: Any) -> bytes | None:
+        """The state of the newest save that is whole, which becomes the only one; a damaged one is named."""
+        while self._manifests:
+            manifest = self._manifests[0]
+            path = self._folder / f"state-{manifest['place']}.bin"
+            try:
+                state = read_regular(path, len(manifest["chains"]) * packed_size(form))
+                if hashlib.sha256(state).hexdigest() == manifest["state"]:
+                    self._manifests = [manifest]
+                    return state
+            except (OSError, ValueError):  # gone, or something else in its place
+                pass
+            warnings.warn(f"{path} is damaged; the save before it is used", stacklevel=4)
+            self._manifests = self._manifests[1:]
         return None
+
+    def _make_room(self) -> None:
+        """See that all draws will fit on the disk, and make the folder.
+
+        Raises:
+            OSError: if they won't.
+        """
+        self._folder.mkdir(exist_ok=True)
+        self.size = sum(column.size for column in self._columns.values())
+        free = shutil.disk_usage(self._folder).free
+        if self.size > free:
+            raise OSError(
+                f"{self._folder.parent} needs {self.size / 1e6:,.1f} MB for all draws, and its disk has "
+                f"{free / 1e6:,.1f} MB left; keep fewer (draws, thin, keep) or use another disk"
+            )
+
+
+def _dtype(name: str, leaf: Any) -> str:
+    dtype = np.dtype(leaf.dtype)
+    if dtype.kind not in "biufc":
+        raise TypeError(f"the site '{name}' has the dtype {dtype}, which a file of draws can't hold; make it float32")
+    return dtype.str

@@ -72,7 +72,8 @@ class Keeping:
         for i in range(len(next(iter(draws.values())))):
             draw = {name: values[None, i : i + 1] for name, values in draws.items()}
             with TRACING:
-                yield draw, network_outputs(self.model, draw, inputs)
+                outputs = network_outputs(self.model, draw, inputs)
+            yield draw, outputs
 
     def _prediction(self, draw: Values, outputs: np.ndarray) -> Any:
         assert isinstance(self.model, Network)

@@ -77,9 +77,10 @@ class Ledger:
     def save(self, chains: Sequence[Saved], compile_seconds: float, run_seconds: float, ended: str) -> None:
         """Make all that was added, and the chains as they are now, outlive the process; nothing in memory."""
 
-    def values(self, chains: Sequence[int]) -> tuple[Values, Values]:
-        """Draws and scalars of some chains, (chain, draw, ...), cut to the shortest."""
+    def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
+        """Draws and scalars of some chains, (chain, draw, ...), cut to the shortest, or to so many."""
         count = min((self._counts[chain] for chain in chains), default=0)
+        count = count if most is None else min(count, most)
         draws, scalars = (
             {name: cut(values, chains, count) for name, values in group.items()} for group in self._groups
         )

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from data.files import write_durably
+from data.files import read_regular, write_durably
 
 __all__ = ["read_manifests", "write_manifest"]
+
+_MOST = 2**28  # bytes: the hashes of 16 TB of draws
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
@@ -23,38 +25,44 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """The saves of a stage that are whole, the newest first."""
+    """The saves of a stage that are whole, the newest first; a damaged one is named."""
     found = []
-    for path in sorted(folder.glob("manifest-[01].json")):
+    for place in (0, 1):
+        path = folder / f"manifest-{place}.json"
         try:
-            if path.is_symlink():
-                raise ValueError("it is a link, which a run has none of")
-            sealed = json.loads(path.read_bytes())
+            sealed = json.loads(read_regular(path, _MOST))
             if hashlib.sha256(sealed["manifest"].encode()).hexdigest() != sealed["sha256"]:
                 raise ValueError("its SHA-256 is another")
-            found.append(_checked(json.loads(sealed["manifest"])))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found.append(_checked(json.loads(sealed["manifest"]), place))
+        except FileNotFoundError:
+            continue
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             warnings.warn(f"{path} is damaged ({error}); the save before it is used", stacklevel=3)
     return sorted(found, key=lambda manifest: -manifest["number"])
 
 
-def _checked(manifest: dict[str, Any]) -> dict[str, Any]:
+def _checked(manifest: dict[str, Any], place: int) -> dict[str, Any]:
     """A manifest, if it is one: whoever wrote it, its numbers must be possible."""
     columns, chains = manifest["columns"], manifest["chains"]
     sizes = {tuple(column["shape"][:2]) for column in columns}
+    if len(sizes) != 1:
+        raise ValueError("its arrays have several lengths, or there are none")
+    (size,) = sizes
+    counts = [manifest["number"], *(chain[name] for chain in chains for name in ("done", "kept"))]
+    counts += [length for column in columns for length in (*column["shape"], column["chunk"])]
+    seconds = [manifest["compile_seconds"], manifest["run_seconds"], *(chain["gradients"] for chain in chains)]
+    texts = [manifest["state"], *(chain["stopped"] for chain in chains), *(column["name"] for column in columns)]
+    texts += [digest for chain in chains for digests in chain["digests"] for digest in digests]
     possible = (
-        isinstance(manifest["number"], int)
-        and manifest["place"] in (0, 1)
-        and len(sizes) == 1
-        and all(isinstance(size, int) and size >= 0 for column in columns for size in column["shape"])
-        and all(column["group"] in ("draws", "scalars") and isinstance(column["name"], str) for column in columns)
+        manifest["place"] == place
+        and all(type(count) is int and 0 <= count < 2**53 for count in counts)
+        and all(type(second) in (int, float) and 0 <= second < 2**53 for second in seconds)
+        and all(isinstance(text, str) for text in texts)
+        and all(column["group"] in ("draws", "scalars") for column in columns)
         and all(np.dtype(column["dtype"]).kind in "biufc" for column in columns)
-        and len(chains) == next(iter(sizes))[0] > 0
-        and all(0 <= chain["kept"] <= next(iter(sizes))[1] and chain["done"] >= 0 for chain in chains)
-        and all(len(chain["digests"]) == len(columns) for chain in chains)
-        and all(isinstance(chain["stopped"], str) and chain["gradients"] >= 0 for chain in chains)
-        and manifest["compile_seconds"] + manifest["run_seconds"] >= 0
-        and isinstance(manifest["state"], str)
+        and all(column["chunk"] > 0 for column in columns)
+        and len(chains) == size[0] > 0
+        and all(chain["kept"] <= size[1] and len(chain["digests"]) == len(columns) for chain in chains)
         and manifest["ended"] in ("", "draws", "until")
     )
     if not possible:

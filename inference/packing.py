@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["packed", "packed_size", "unpacked"]
 
 
 def packed(trees: list[Any]) -> bytes:
@@ -19,30 +18,38 @@ def packed(trees: list[Any]) -> bytes:
 
 def _host(leaf: Any) -> np.ndarray:
     """An array of a state as NumPy has it."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
-def unpacked(state: bytes, template: Any, chains: int, folder: Path) -> list[Any]:
+def _plain(leaf: Any) -> Any:
+    """The form of an array of a state as NumPy has it."""
+    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def packed_size(template: Any) -> int:
+    """How many bytes a tree of arrays of this form has."""
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in map(_plain, jax.tree.leaves(template)))
+
+
+def unpacked(state: bytes, template: Any, chains: int) -> list[Any]:
     """The trees of arrays whose bytes these are."""
     leaves, structure = jax.tree.flatten(template)
-    keys = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
-    shapes = [
-        jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf for leaf, is_key in zip(leaves, keys, strict=True)
-    ]
-    sizes = [int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in shapes]
-    if len(state) != chains * sum(sizes):
-        raise ValueError(f"{folder}: the state has {len(state)} bytes where this run's has {chains * sum(sizes)}")
+    shapes = [_plain(leaf) for leaf in leaves]
     trees, place = [], 0
     with jax.enable_x64(True):  # a float32 program may hold float64 numbers
         for _ in range(chains):
             found: list[Any] = []
-            for leaf, shape, is_key, size in zip(leaves, shapes, keys, sizes, strict=True):
-                array = np.frombuffer(state, shape.dtype, size // shape.dtype.itemsize, place).reshape(shape.shape)
-                place += size
+            for leaf, shape in zip(leaves, shapes, strict=True):
+                count = int(np.prod(shape.shape))
+                array = np.frombuffer(state, shape.dtype, count, place).reshape(shape.shape)
+                place += count * shape.dtype.itemsize
                 if isinstance(leaf, np.ndarray):
                     found.append(array.copy())
                 else:
-                    found.append(jax.random.wrap_key_data(jnp.asarray(array)) if is_key else jnp.asarray(array))
+                    found.append(jnp.asarray(array) if shape is leaf else jax.random.wrap_key_data(jnp.asarray(array)))
             trees.append(jax.tree.unflatten(structure, found))
     return trees

@@ -10,6 +10,7 @@ import errno
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,9 @@ def execute_in(
         ValueError: if there is a run in it already; with what differs from this one.
     """
     folder = RunDirectory(directory, every)
-    arguments, arrays = described((*_plain(args), predict_at))
+    arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1]))
     asked = _asked(planned, arguments, arrays)
-    with folder, _until_full(directory):
+    with _until_full(directory), folder:
         if folder.exists():
             theirs = folder.asked()
             names = theirs["method"]["name"], asked["method"]["name"]
@@ -69,7 +70,7 @@ def resume(
 ) -> Posterior:
     """Go on with a run where its last save left it; the result is, bit for bit, that of a run without a break.
 
-    A run that has come to its end is read, not run again.
+    A run that has come to its end is read; what of it is damaged is computed anew.
 
     Args:
         directory: of the run.
@@ -87,15 +88,12 @@ def resume(
     positive_number("save_every", save_every)
     folder = RunDirectory(directory, save_every)
     asked = folder.asked()
-    with folder, _until_full(directory):
+    with _until_full(directory), folder:
         planned, now = _planned(folder, asked, model)
         lines = [line for line in differences(asked, now) if not (other_versions and line.startswith("versions."))]
         if lines:
             remedy = "" if any(not line.startswith("versions.") for line in lines) else "; other_versions=True goes on"
             raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}{remedy}")
-        chains = folder.stage("chains").manifest
-        if chains is not None and chains["ended"]:
-            return look(directory, model)
         return execute(planned, folder.stage, progress)
 
 
@@ -104,23 +102,29 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
 
     Raises:
         FileNotFoundError: if there is no run.
-        ValueError: if it has no draws yet, or can't be read.
+        ValueError: if it has no draws, can't be read, or the model is not that of the run.
     """
     folder = RunDirectory(directory)
-    planned, _ = _planned(folder, folder.asked(), model)
-    journals = [journal for name in ("start", "pilot", "chains") if (journal := folder.stage(name)).manifest]
-    chains = folder.stage("chains")
-    draws, scalars, stopped = chains.look()
+    asked = folder.asked()
+    planned, now = _planned(folder, asked, model)
+    lines = [line for line in differences(asked, now) if not line.startswith("versions.")]
+    if lines:
+        raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}")
+    stages = {name: folder.stage(name) for name in ("start", "pilot", "chains")}
+    saves = [stage.manifest for stage in stages.values() if stage.manifest is not None]
+    chains = stages["chains"]
+    fitted = not planned.method.kept  # then the draws are made of the states
+    draws, scalars, ends = chains.look(
+        partial(_saved_form, planned) if fitted or planned.keeping.inputs is not None else None
+    )
     if chains.manifest is None or not scalars or not next(iter(scalars.values())).shape[1]:
-        raise ValueError(f"{directory} has no draws yet: {_whereabouts(folder)}")
-    ends = _ends(planned, chains, stopped)
+        raise ValueError(f"{directory} has no draws that can be read: {_whereabouts(stages)}")
     curves = {}
-    if not planned.method.kept:
+    if fitted:
         curves = scalars
         with TRACING, jax.enable_x64(planned.method.precision == "float64"):
             states = [end[:2] for end in ends]
             draws, scalars = programs.conclusions(planned.method, planned.bound.target, planned.bound.data, states)
-    saves = [journal.manifest for journal in journals if journal.manifest is not None]
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
         sum(save["run_seconds"] for save in saves),
@@ -129,36 +133,37 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     )
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
-        start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished", stopped=stopped,
+        start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
+        stopped=chains.stopped,
     )  # fmt: skip
 
 
-def _ends(planned: Plan, chains: Journal, stopped: dict[int, str]) -> list[Any]:
-    """What the chains that go on have saved, where it is of use: a fit's parameters, or averaged predictions."""
-    if planned.method.kept and planned.keeping.inputs is None:
-        return []
+def _saved_form(planned: Plan) -> Any:
+    """The form of what is saved of a chain."""
     target, data = planned.bound.target, planned.bound.data
     with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-        position = target.position(data)
-        template = saved_shapes(planned.method, target, data, position, planned.key, planned.settings, planned.keeping)
-        return [end for i, end in enumerate(chains.states(template)) if i not in stopped]
+        return saved_shapes(
+            planned.method, target, data, target.position(data), planned.key, planned.settings, planned.keeping
+        )
 
 
-def _whereabouts(folder: RunDirectory) -> str:
+def _whereabouts(stages: dict[str, Journal]) -> str:
     """How far a run without draws has come, in words."""
-    for name in ("chains", "pilot", "start"):
-        manifest = folder.stage(name).manifest
-        if manifest is not None:
-            return f"stage '{name}', iteration {min(chain['done'] for chain in manifest['chains'])}"
+    for name, stage in reversed(stages.items()):
+        if stage.manifest is not None:
+            return f"stage '{name}', iteration {min(chain['done'] for chain in stage.manifest['chains'])}"
     return "it has just begun"
 
 
 def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[Plan, dict[str, Any]]:
     """The plan of a run that was begun, and what would be asked for if it were begun now."""
     restored = restored_model(asked["model"], model, folder.path)
-    *args, predict_at = folder.arguments(asked)
-    method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
-    seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(asked["seed"])
+    try:
+        *args, predict_at = folder.arguments(asked)
+        method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
+        seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(int(word) for word in asked["seed"])
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{folder.path} can't be read, or it is damaged: {error}") from error
     planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at)
     return planned, _asked(planned, *described((*args, predict_at)))
 

@@ -51,7 +51,8 @@ def run(
         progress: show bars, or lines where there is no terminal.
         predict_at: inputs of a network at which a sampler's predictions are averaged while it draws
             (`Posterior.averages`), whatever it keeps of the draws.
-        save_every: seconds between two saves into the directory; a crash loses at most so much.
+        save_every: seconds between two saves into the directory, which is what a crash may lose; where saving takes
+            long, more, so that it costs 2 %, but at most a minute.
         options: of the method, in place of a record: `method="nuts", chains=2`.
 
     Returns:

@@ -70,8 +70,10 @@ def _code_hash(function: Any) -> str:
         for constant in code.co_consts:
             if hasattr(constant, "co_code"):
                 add(constant)
-            else:
-                digest.update(repr(constant).encode())
+                continue
+            if isinstance(constant, frozenset):  # its order is another one in every process
+                constant = sorted(map(repr, constant))
+            digest.update(repr(constant).encode())
 
     if code is not None:
         add(code)
@@ -106,4 +108,6 @@ def restored_model(recipe: Any, model: Any, where: Any) -> Any:
     try:
         return from_recipe(recipe)
     except ValueError as error:
-        raise ValueError(f"{where} holds draws of your own model; pass it: model=... ({error})") from error
+        raise ValueError(
+            f"{where} holds draws of your own model; pass it: inference.load(path, model=...) ({error})"
+        ) from error

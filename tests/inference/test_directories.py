@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import errno
 import hashlib
 import io
@@ -105,6 +106,23 @@ def test_a_flipped_byte_of_a_draw_is_found_and_its_chain_computed_anew(unfinishe
     assert _same(plain, resumed)
 
 
+@pytest.mark.parametrize("damage", ["draws", "state"])
+def test_damage_in_a_finished_run_is_computed_anew(tmp_path, plain, damage):
+    inference.run(MODEL, X, Y, directory=tmp_path / "a", save_every=1e-9, **OPTIONS)
+    stage = tmp_path / "a" / "chains"
+    if damage == "draws":
+        values = np.load(stage / "draws-000.npy", mmap_mode="r+")
+        values[0, 0] += 1
+        values.flush()
+    else:
+        for path in stage.glob("state-*"):
+            _flip(path, 3)
+    with pytest.warns(UserWarning, match="damaged|no state is whole"):
+        resumed = inference.resume(tmp_path / "a", progress=False)
+    assert resumed.ended == "draws"
+    assert _same(plain, resumed)
+
+
 def test_one_who_looks_sees_what_is_before_the_damage(unfinished, plain):
     kept = _newest(unfinished)["chains"][0]["kept"]
     column = next(i for i, each in enumerate(plain.draws) if each == "hidden0.weight")  # 3 draws a chunk
@@ -158,7 +176,7 @@ def test_worse_damage_begins_anew(unfinished, plain, damage):
 
 def test_damaged_data_are_refused(unfinished):
     _flip(unfinished / "arguments-1.npy", -1)
-    with pytest.raises(ValueError, match=r"arguments-1.npy is damaged: it is not the array that the run was given"):
+    with pytest.raises(ValueError, match=r"arguments-1.npy .* damaged: it is not the array that the run was given"):
         inference.resume(unfinished)
 
 
@@ -176,11 +194,26 @@ def test_other_options_data_and_seeds_are_refused_with_the_difference(unfinished
         inference.resume(unfinished, models.mlp((5,)))
 
 
-def test_other_versions_are_refused_unless_told(unfinished, plain):
+def _reseal_description(directory: Path, change) -> None:
+    """A changed or hostile description with a right checksum."""
+    path = directory / "run.json"
+    described = json.loads(path.read_text())
+    del described["sha256"], described["format"]
+    change(described)
+    digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()
+    path.write_text(json.dumps({"format": 1, "sha256": digest, **described}))
+
+
+def test_a_changed_description_is_found(unfinished):
     path = unfinished / "run.json"
-    asked = json.loads(path.read_text())
-    asked["versions"]["jax"] = "0.1"
-    path.write_text(json.dumps(asked))
+    path.write_text(path.read_text().replace('"temperature": 1.0', '"temperature": 3.0'))
+    for read in (inference.resume, inference.load):
+        with pytest.raises(ValueError, match=r"run.json can't be read, or it is damaged: its SHA-256 is another"):
+            read(unfinished)
+
+
+def test_other_versions_are_refused_unless_told(unfinished, plain):
+    _reseal_description(unfinished, lambda asked: asked["versions"].update(jax="0.1"))
     with pytest.raises(ValueError, match=r"was begun otherwise: versions.jax: '0.1' there, .*other_versions=True"):
         inference.resume(unfinished)
     assert _same(plain, inference.resume(unfinished, progress=False, other_versions=True))
@@ -206,8 +239,9 @@ def test_an_own_model_is_passed_again_and_compared_by_what_it_computes(tmp_path,
     with pytest.raises(ValueError, match="your own model; pass it"):
         inference.resume(tmp_path / "a")
     monkeypatch.setitem(globals(), "_SCALE", 2.0)
-    with pytest.raises(ValueError, match="was begun otherwise: identity"):
-        inference.resume(tmp_path / "a", _mine)
+    for read in (inference.resume, inference.load):
+        with pytest.raises(ValueError, match="was begun otherwise: identity"):
+            read(tmp_path / "a", _mine)
     monkeypatch.undo()
     resumed = inference.resume(tmp_path / "a", _mine, progress=False)
     assert _same(plain, resumed)
@@ -225,8 +259,11 @@ def test_arguments_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(back[4][0], np.arange(3))
     assert back[4][1] == {"a": (True, 2.0)}
     assert (back[5].dtype, back[5].shape) == (np.float64, (2, 2))
-    with pytest.raises(TypeError, match="is a function, which a directory can't hold"):
-        directories.described((lambda: 0,))
+    pair = collections.namedtuple("pair", "a b")
+    for value in (lambda: 0, pair(1, 2), collections.OrderedDict(a=1), np.array(["word"])):
+        with pytest.raises(TypeError, match="which a directory can't hold without code"):
+            directories.described((value,))
+    assert directories.differences([float("nan")], [float("nan")]) == []
 
 
 def test_a_second_process_is_refused_and_a_crash_leaves_no_lock(unfinished):
@@ -249,6 +286,17 @@ def test_a_second_process_is_refused_and_a_crash_leaves_no_lock(unfinished):
         holder.kill()
         holder.wait()
         holder.stdout.close()
+    inference.resume(unfinished, progress=False)
+
+
+def test_a_lock_that_can_not_be_written_is_given_back(unfinished, monkeypatch):
+    def write(descriptor, contents):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        with pytest.raises(OSError, match="is full; what was saved is intact"):
+            inference.resume(unfinished)
     inference.resume(unfinished, progress=False)
 
 
@@ -311,15 +359,40 @@ def test_links_are_refused(unfinished, tmp_path, what):
         inference.resume(unfinished, progress=False)
 
 
-@pytest.mark.parametrize("what", ["state", "manifest"])
+@pytest.mark.parametrize("what", ["state", "manifest", "draws", "scalars"])
 def test_a_link_is_taken_for_damage_and_never_written_to(unfinished, tmp_path, plain, what):
     for path in sorted(unfinished.glob(f"chains/{what}-*")):
         shutil.move(path, tmp_path / path.name)
         path.symlink_to(tmp_path / path.name)
     before = {path.name: path.read_bytes() for path in tmp_path.glob(f"{what}-*")}
-    with pytest.warns(UserWarning, match="is damaged|no state is whole"):
+    with pytest.warns(UserWarning, match="damaged|no state is whole"):
         assert _same(plain, inference.resume(unfinished, progress=False))
     assert {path.name: path.read_bytes() for path in tmp_path.glob(f"{what}-*")} == before
+
+
+@pytest.mark.parametrize("name", ["run.json", "arguments-0.npy", "chains/manifest-0.json", "chains/draws-000.npy"])
+def test_a_pipe_does_not_hang(unfinished, name):
+    (unfinished / name).unlink()
+    os.mkfifo(unfinished / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of damage, where it is taken for that
+        if "manifest" in name:
+            assert inference.load(unfinished).shape[1] > 0  # by the other one
+        else:
+            with pytest.raises(ValueError, match=r"regular file|no draws that can be read"):
+                inference.load(unfinished)
+
+
+@pytest.mark.parametrize("name", ["run.json", "chains/state-0.bin", "chains/state-1.bin", "chains/manifest-0.json"])
+def test_absurd_sizes_are_not_read(unfinished, name, plain):
+    os.truncate(unfinished / name, 2**42)  # sparse
+    if name == "run.json":
+        with pytest.raises(ValueError, match="more than such a file can have"):
+            inference.resume(unfinished)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of damage, if it is the newest
+            assert _same(plain, inference.resume(unfinished, progress=False))
 
 
 def _pickled() -> bytes:
@@ -362,6 +435,10 @@ def _reseal(directory: Path, change) -> None:
         lambda manifest: manifest.update(place="../../../etc/passwd"),
         lambda manifest: manifest.pop("columns"),
         lambda manifest: manifest.update(chains=[]),
+        lambda manifest: manifest["chains"][0].update(kept=2.5),
+        lambda manifest: manifest["chains"][0].update(done=1e300),
+        lambda manifest: manifest["chains"][0].update(gradients=float("inf")),
+        lambda manifest: manifest["chains"][0].update(digests=[[1]] * len(manifest["columns"])),
     ],
 )
 def test_hostile_manifests_are_refused(unfinished, change):
@@ -369,7 +446,7 @@ def test_hostile_manifests_are_refused(unfinished, change):
     before = sorted(unfinished.parent.rglob("*"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of damage, where it is taken for that
-        with pytest.raises(ValueError, match=r"can't be read|damaged|no draws yet|holds float32"):
+        with pytest.raises(ValueError, match=r"can't be read|damaged|no draws that can be read|holds float32"):
             inference.load(unfinished)
     assert sorted(unfinished.parent.rglob("*")) == before
 
@@ -387,10 +464,27 @@ def test_a_name_is_no_path(unfinished):
 )
 def test_hostile_descriptions_are_refused(unfinished, text):
     (unfinished / "run.json").write_text(text)
-    with pytest.raises(ValueError, match=r"."):
-        inference.load(unfinished)
-    with pytest.raises(ValueError, match=r"."):
-        inference.resume(unfinished)
+    for read in (inference.load, inference.resume):
+        with pytest.raises(ValueError, match=r"run.json can't be read, or it is damaged"):
+            read(unfinished)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda asked: asked["method"].update(name="magic"),
+        lambda asked: asked["method"]["options"].update(draws=-1),
+        lambda asked: asked["arguments"].__setitem__(0, {"array": 99}),
+        lambda asked: asked.update(seed=[1, "x"]),
+        lambda asked: asked.update(model={"record": "os.system"}),
+        lambda asked: asked.update(arrays=[{"dtype": "|O", "shape": [1], "sha256": ""}] * 2),
+    ],
+)
+def test_hostile_descriptions_with_a_right_checksum_are_refused(unfinished, change):
+    _reseal_description(unfinished, change)
+    for read in (inference.load, inference.resume):
+        with pytest.raises(ValueError, match=r"can't be read|must be|pass it|was begun otherwise"):
+            read(unfinished)
 
 
 def test_directories_that_are_none(tmp_path):
@@ -400,8 +494,10 @@ def test_directories_that_are_none(tmp_path):
         inference.resume(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
     (tmp_path / "thesis.tex").write_text("mine")
+    before = sorted(tmp_path.iterdir())
     with pytest.raises(ValueError, match=r"is not empty \(thesis.tex\); a run needs a directory of its own"):
         inference.run(MODEL, X, Y, directory=tmp_path, **OPTIONS)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_report_about_a_run_that_is_not_finished(unfinished):
@@ -409,6 +505,32 @@ def test_a_report_about_a_run_that_is_not_finished(unfinished):
     text = path.read_text()
     assert "nuts</strong> (not finished)." in text
     assert "rmse" in text
+
+
+def test_what_a_kill_left_half_written_is_removed(unfinished):
+    for name in (".run.json.0a1b2c3d4e5f", "chains/.state-0.bin.0a1b2c3d4e5f", "chains/.manifest-1.json.0a1b2c3d4e5f"):
+        (unfinished / name).write_text("half")
+    inference.resume(unfinished, progress=False)
+    assert not [path for path in unfinished.rglob(".*")]
+
+
+def test_a_site_that_files_can_not_hold(tmp_path):
+    def model(y=None):
+        w = numpyro.sample("w", dist.Normal(0, 1))
+        numpyro.deterministic("half", w.astype("bfloat16"))
+        numpyro.sample("y", dist.Normal(w, 1), obs=y)
+
+    with pytest.raises(TypeError, match="the site 'half' has the dtype bfloat16, which a file of draws can't hold"):
+        inference.run(model, np.float32(1.0), directory=tmp_path / "a", **OPTIONS)
+
+
+def test_a_relative_directory_stays_where_it_was(tmp_path, monkeypatch, plain):
+    monkeypatch.chdir(tmp_path)
+    folder = directories.RunDirectory("a")
+    monkeypatch.chdir("/")
+    assert folder.path == tmp_path / "a"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert directories.RunDirectory("~/b").path == tmp_path / "b"
 
 
 def test_a_posterior_on_disk_is_saved_and_loaded_as_any_other(tmp_path, plain):
