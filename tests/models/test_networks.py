@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -171,3 +175,20 @@ def test_recipes_make_nothing_but_models():
 def test_any_function_can_be_the_activation():
     double = _trace(models.mlp(hidden=(5,), activation=lambda x: 0 * x))
     np.testing.assert_allclose(double["output"]["value"], np.broadcast_to(double["output.bias"]["value"], (9, 1)))
+
+
+def test_the_recipe_of_a_function_is_the_same_in_every_process():
+    code = (
+        "from models import to_recipe\n"
+        "def f(kind):\n"
+        "    return kind in {'a', 'b', 'c', 'd', 'e', 'f'}\n"
+        "print(to_recipe(f)['code'])"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=120,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }  # fmt: skip
+    assert len(hashes) == 1
