@@ -122,6 +122,8 @@ def drive(
             for chain in chains[: 0 if ledger.ended else len(on_device)]:
                 nothing_run = advance[chain.device](chain.state, np.int32(0), np.int32(0))
                 jax.block_until_ready(nothing_run)  # compiled
+        for chain in chains:
+            display.begin(chain.number, chain.done)
         if gather and ledger.size:
             display.say(f"all draws will take at most {ledger.size / 1e6:,.1f} MB on disk")
         compiled = time.perf_counter()

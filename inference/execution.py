@@ -136,7 +136,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         keeping=plan.keeping, milestones=milestones(method),
         enough=lambda draws, scalars: enough(record(draws, scalars, {}, [])),
     )  # fmt: skip
-    for concern in method.concerns(outcome.statistics):
+    going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
+    for concern in method.concerns(outcome.statistics, going):
         warnings.warn(concern, stacklevel=3)
     for chain, why in outcome.stopped.items():
         warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
@@ -196,15 +197,15 @@ class HMC(Sampler):
         left = int(state.path.left)
         return f"{left} leapfrog steps left" if left else ""
 
-    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
         found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
         accepted = statistics["acceptance_rate"].mean(axis=1)
-        stuck = np.flatnonzero(accepted < _STUCK)
-        if stuck.size:
+        stuck = [str(chain) for chain, rate in zip(chains, accepted, strict=True) if rate < _STUCK]
+        if stuck:
             found += (
-                f"hmc: chain{'s' * (stuck.size > 1)} {', '.join(map(str, stuck))} accepted less than {_STUCK:.0%} of "
+                f"hmc: chain{'s' * (len(stuck) > 1)} {', '.join(stuck)} accepted less than {_STUCK:.0%} of "
                 "the proposals: they are in a narrower part of the posterior than the step was tuned for; use a larger "
                 "target_acceptance or a smaller step_size, or another start",
             )

@@ -8,7 +8,7 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -104,8 +104,8 @@ class Method:
         """What a user should know about this method under these temperings."""
         return ()
 
-    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
-        """What a user should know when the run is over, by the scalars of its draws."""
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
+        """What a user should know when the run is over, by the scalars of the draws of these chains."""
         return ()
 
     def settings(self, target: Target, data: Data) -> Any:

@@ -9,6 +9,7 @@ References: https://arxiv.org/abs/1111.4246, https://arxiv.org/abs/1701.02434.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -82,7 +83,7 @@ class NUTS(Sampler):
         }
         return Step(state, (target.constrain(state.z, data), statistics))
 
-    def concerns(self, statistics: dict[str, np.ndarray]) -> tuple[str, ...]:
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
         """Energies with too much rounding in them."""
         remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
         return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)

@@ -29,6 +29,7 @@ class Display:
         self._bars: Any = None
         self._began = time.perf_counter()
         self._said = [self._began] * chains
+        self._before = [0] * chains
 
     def __enter__(self) -> Display:
         if self._enabled:
@@ -51,13 +52,19 @@ class Display:
                 self._bars.start()
         return self
 
+    def begin(self, chain: int, done: int) -> None:
+        """Say that a chain had done so many iterations in an earlier process."""
+        self._before[chain] = done
+        if done and self._bars is not None:
+            self._bars.update(self._tasks[chain], completed=done, status="resumed")
+
     def update(self, chain: int, done: int, status: str) -> None:
         """Say that a chain has done so many iterations."""
         if self._bars is not None:
             self._bars.update(self._tasks[chain], completed=done, status=status)
         elif self._enabled and (done == self._total or time.perf_counter() - self._said[chain] > _LINE_SECONDS):
             now = time.perf_counter()
-            left = (now - self._began) * (self._total - done) / max(done, 1)
+            left = (now - self._began) * (self._total - done) / max(done - self._before[chain], 1)
             words = f", {_duration(left)} left" if 0 < done < self._total else ""
             self._said[chain] = now
             print(f"{self._labels[chain]}: {done}/{self._total}{words}  {status}".rstrip(), file=sys.stderr, flush=True)
