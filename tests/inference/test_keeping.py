@@ -19,8 +19,6 @@ OPTIONS = dict(chains=3, draws=40, warmup=10, start="random", progress=False)
 CASES = {
     "gaussian": (models.mlp((4,), "tanh"), np.sin(X[:, 0])),
     "two outputs": (models.linear(likelihood=models.Gaussian(outputs=2)), X[:, :2] + 0.5),
-    "heteroscedastic": (models.mlp((4,), "tanh", likelihood=models.HeteroscedasticGaussian()), np.sin(X[:, 0])),
-    "bernoulli": (models.mlp((4,), "tanh", likelihood=models.Bernoulli()), (X[:, 0] > 0).astype(np.int32)),
     "categorical": (
         models.mlp((4,), "tanh", likelihood=models.Categorical(3)), np.digitize(X[:, 0], [-0.5, 0.5]).astype(np.int32)
     ),
