@@ -174,6 +174,14 @@ def test_worse_damage_begins_anew(unfinished, plain, damage):
     assert _same(plain, resumed)
 
 
+def test_after_a_second_crash_nothing_is_taken_for_damage(unfinished, plain, monkeypatch):
+    with monkeypatch.context() as patch:
+        _crash_after(patch, 3)
+        with pytest.raises(KeyError, match="crash"):
+            inference.resume(unfinished, progress=False, save_every=1e-9)
+    assert _same(plain, inference.resume(unfinished, progress=False))  # a warning would be an error
+
+
 def test_damaged_data_are_refused(unfinished):
     _flip(unfinished / "arguments-1.npy", -1)
     with pytest.raises(ValueError, match=r"arguments-1.npy .* damaged: it is not the array that the run was given"):
