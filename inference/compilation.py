@@ -49,7 +49,7 @@ def enable_compilation_cache() -> None:
 
 
 def in_a_hurry(static_argnames: tuple[str, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator like `jax.jit` for what runs once: it compiles in a third of the time and is not optimised."""
+    """A decorator like `jax.jit` for what runs once: it compiles sooner and is not optimised."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
