@@ -64,23 +64,33 @@ import numpy as np
 import inference, models
 
 generator = np.random.default_rng(0)
-x = generator.normal(size=(1300, 3)).astype(np.float32)
+x = generator.normal(size=(3000, 3)).astype(np.float32)
 y = np.sin(x[:, 0]).astype(np.float32)
-posterior = inference.run(models.mlp((6,), "tanh"), x, y, progress=False, **json.loads(sys.argv[1]))
+hidden, options = json.loads(sys.argv[1])
+posterior = inference.run(models.mlp(hidden, "tanh"), x, y, progress=False, **options)
 content = b"".join(values.tobytes() for values in posterior.draws.values())
 print(json.dumps([len(jax.devices()), hashlib.sha256(content).hexdigest()]))
 """
 
 
-def test_the_number_of_devices_does_not_change_the_draws():
+@pytest.mark.parametrize(
+    ("hidden", "chunk_size", "counts", "threads"),
+    [
+        ([6], 512, (1, 2, 8), None),
+        # A large product is split by the threads of XLA's pool: the larger of cores and devices, unless NPROC says so.
+        pytest.param([100, 100], None, (1, 2, 8), "8", marks=pytest.mark.validate),
+    ],
+)
+def test_the_number_of_devices_does_not_change_the_draws(hidden, chunk_size, counts, threads):
     # What a machine has is set before JAX starts, so each number needs a process of its own.
-    options = dict(method="hmc", chains=2, draws=3, warmup=2, step_size=0.01, trajectory_length=0.3, start="random")
+    options = dict(method="hmc", chains=2, draws=3, warmup=2, step_size=1e-3, trajectory_length=0.03, start="random")
     digests = []
-    for count in (1, 2, 8):
+    for count in counts:
         flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "PYTHONPATH": str(ROOT)}
         output = subprocess.run(
-            [sys.executable, "-c", _ON_DEVICES, json.dumps({**options, "chunk_size": 512})], timeout=300,
-            env={**os.environ, **flags}, capture_output=True, text=True, check=True,
+            [sys.executable, "-c", _ON_DEVICES, json.dumps([hidden, {**options, "chunk_size": chunk_size}])],
+            env={**os.environ, **flags, **({"NPROC": threads} if threads else {})},
+            timeout=300, capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
         devices, digest = json.loads(output)
         assert devices == count
