@@ -2,12 +2,14 @@
 
 from inference.catalogue import METHODS
 from inference.ensembles import Ensemble
+from inference.folding import run_folds
 from inference.hamiltonian import HMC
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
 from inference.posterior import Posterior
 from inference.prediction import Prediction
+from inference.pruning import centre, prune, signal_to_noise
 from inference.resuming import resume
 from inference.running import run
 from inference.storage import load
@@ -24,7 +26,11 @@ __all__ = [
     "Method",
     "Posterior",
     "Prediction",
+    "centre",
     "load",
+    "prune",
     "resume",
     "run",
+    "run_folds",
+    "signal_to_noise",
 ]

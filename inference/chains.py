@@ -45,6 +45,7 @@ class Chain:
     Attributes:
         number: of the chain.
         device: where it runs.
+        data: of the target.
         state: the method's.
         last_key: for the method's conclusion.
         average: of its predictions so far.
@@ -55,6 +56,7 @@ class Chain:
 
     number: int
     device: Any
+    data: Data
     state: Any
     last_key: jax.Array
     average: Average | None
@@ -77,7 +79,7 @@ class Chain:
         """
         began = time.perf_counter()
         work = np.int32(self._work)
-        done, worked, state, emission = jax.block_until_ready(advance(self.state, np.int32(most), work))
+        done, worked, state, emission = jax.block_until_ready(advance(self.data, self.state, np.int32(most), work))
         count = int(done)
         draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
         method.watch(info, self.done + count)
@@ -128,18 +130,20 @@ def begin_chains(
     keeping: Keeping,
 ) -> tuple[list[Chain], Emission]:
     """The chains, each at its start or where the ledger has it, and the shapes of what an iteration emits."""
-    program, first = method.program(), next(iter(on_device.values()))
+    program, first = method.program(), method.portion(next(iter(on_device.values())), 0)
     begin = partial(programs.begin, program, target)
     saved = ledger.restore(len(starts), partial(saved_shapes, method, target, first, starts[0], key, settings, keeping))
     chains = []
     for i, (each, device) in enumerate(zip(saved, itertools.cycle(on_device), strict=False)):
+        data = method.portion(on_device[device], i)
         if each is None:
             start = jax.device_put(starts[i], device)
-            state, last_key = begin(on_device[device], start, jax.random.fold_in(key, i), settings)
-            chains.append(Chain(i, device, state, last_key, None))
+            state, last_key = begin(data, start, jax.random.fold_in(key, i), settings)
+            chains.append(Chain(i, device, data, state, last_key, None))
         else:
             state, last_key = jax.device_put(each.arrays[:2], device)
-            chains.append(Chain(i, device, state, last_key, each.arrays[2], each.done, each.gradients, each.stopped))
+            rest = each.arrays[2], each.done, each.gradients, each.stopped
+            chains.append(Chain(i, device, data, state, last_key, *rest))
     draw, info = emission = programs.emission(program, target, first, chains[0].state)
     example = _example(draw)
     sites, functions = ({name: values[0] for name, values in group.items()} for group in keeping(example))

@@ -30,7 +30,7 @@ from inference.ledgers import Ledger, Values
 from inference.methods import Method
 from inference.progress import Display
 from inference.signals import Signals
-from inference.target import Data, Position, Target
+from inference.target import Position, Target
 from inference.tracing import TRACING
 
 __all__ = ["Outcome", "drive"]
@@ -68,7 +68,7 @@ class Outcome:
 def drive(
     method: Method,
     target: Target,
-    data: Data,
+    data: Any,
     key: jax.Array,
     *,
     starts: list[Position],
@@ -86,7 +86,7 @@ def drive(
     Args:
         method: what to run.
         target: what to run it on.
-        data: of the target.
+        data: of the target; for many fits together, see `inference.together`.
         key: each chain folds its number in.
         starts: each chain's start.
         settings: what all chains share.
@@ -94,7 +94,8 @@ def drive(
         progress: show it.
         ledger: where to put what is drawn; what it holds already is gone on with.
         keeping: what of it to keep.
-        milestones: numbers of draws at which to ask whether there are enough.
+        milestones: numbers of draws, or of iterations of a method that keeps none, at which to ask whether there are
+            enough.
         enough: asked then, with the draws so far and their scalars.
         gather: False if only the last states are of use; then a chain that fails ends them all.
 
@@ -114,13 +115,11 @@ def drive(
             chains, emission = begin_chains(method, target, on_device, key, starts, settings, ledger, keeping)
             capacity = programs.capacity(emission)
             advance = {
-                device: partial(
-                    programs.advance, method.program(), target, each, programs.empty_buffers(emission, capacity, device)
-                )
-                for device, each in on_device.items()
+                device: partial(_advance, method.program(), target, programs.empty_buffers(emission, capacity, device))
+                for device in on_device
             }
             for chain in chains[: 0 if ledger.ended else len(on_device)]:
-                nothing_run = advance[chain.device](chain.state, np.int32(0), np.int32(0))
+                nothing_run = advance[chain.device](chain.data, chain.state, np.int32(0), np.int32(0))
                 jax.block_until_ready(nothing_run)  # compiled
         for chain in chains:
             display.begin(chain.number, chain.done)
@@ -158,7 +157,7 @@ def drive(
         ended, interrupted = ledger.ended or "draws", False
         asked = list(milestones) or [len(method.kept)]
         for draws in asked if not ledger.ended else ():
-            goal = method.kept[draws - 1] + 1 if method.kept else method.iterations
+            goal = method.kept[draws - 1] + 1 if method.kept else draws or method.iterations
             with Signals(terminate=ledger.durable) as signals:
                 _run_chains(goal, chains, partial(piece, goal), take, display, signals, ledger, save)
             try:
@@ -177,7 +176,7 @@ def drive(
         if not ledger.ended:
             save("" if ended == "interrupted" else ended)
         with TRACING:
-            gathered = _gather(method, target, data, chains, ledger) if gather else ({}, {}, {})
+            gathered = _gather(method, target, chains, ledger) if gather else ({}, {}, {})
     return Outcome(
         *gathered,
         averages=[average for i in _going(chains) if (average := chains[i].average) is not None],
@@ -187,6 +186,10 @@ def drive(
         ended=ended,
         interrupted=interrupted,
     )
+
+
+def _advance(program: Method, target: Target, buffers: Any, data: Any, *rest: Any) -> Any:
+    return programs.advance(program, target, data, buffers, *rest)
 
 
 def _devices(chains: int) -> list[Any]:
@@ -245,9 +248,7 @@ def _run_chains(
         raise SystemExit(_TERMINATED)
 
 
-def _gather(
-    method: Method, target: Target, data: Data, chains: list[Chain], ledger: Ledger
-) -> tuple[Values, Values, Values]:
+def _gather(method: Method, target: Target, chains: list[Chain], ledger: Ledger) -> tuple[Values, Values, Values]:
     """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest."""
     draws, info = ledger.values(_going(chains))
     if not info or not next(iter(info.values())).shape[1]:
@@ -255,7 +256,8 @@ def _gather(
     if method.kept:
         return draws, info, {}
     going = [chains[i] for i in _going(chains)]
-    return *programs.conclusions(method, target, data, [(chain.state, chain.last_key) for chain in going]), info
+    ends = [(chain.data, chain.state, chain.last_key) for chain in going]
+    return *programs.conclusions(method, target, ends), info
 
 
 def _going(chains: list[Chain]) -> list[int]:

@@ -19,10 +19,12 @@ from inference.driver import drive
 from inference.keeping import FUNCTIONS, Keeping
 from inference.ledgers import Ledger, Values
 from inference.methods import Method
+from inference.optimisation import Optimisation
 from inference.posterior import Posterior, as_key
-from inference.starting import find_starts
-from inference.stopping import enough, milestones
+from inference.starting import Starts, find_starts
+from inference.stopping import enough, milestones, settled
 from inference.target import Data
+from inference.together import fit_together
 from inference.tracing import TRACING
 from models import Network
 
@@ -118,6 +120,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     method, bound, settings = plan.method, plan.bound, plan.settings
     enable_compilation_cache()
     starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
+    if method.fits > 1:
+        return _best(plan, starts, ledger("chains"), progress)
     stage = partial(drive, target=bound.target, data=bound.data, progress=progress)
     cost = starts.cost
     pilot = method.pilot()
@@ -134,7 +138,9 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     outcome = stage(
         method, key=plan.key, starts=starts.positions, settings=settings, title=method.name, ledger=ledger("chains"),
         keeping=plan.keeping, milestones=milestones(method),
-        enough=lambda draws, scalars: enough(record(draws, scalars, {}, [])),
+        enough=lambda draws, scalars: (
+            enough(record(draws, scalars, {}, [])) if method.kept else _settled(method, scalars["loss"])
+        ),
     )  # fmt: skip
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
     for concern in method.concerns(outcome.statistics, going):
@@ -142,7 +148,32 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     for chain, why in outcome.stopped.items():
         warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)
     posterior = record(outcome.draws, outcome.statistics, outcome.curves, outcome.averages)
-    return replace(posterior, cost=cost + outcome.cost, ended=outcome.ended, stopped=outcome.stopped)
+    return replace(
+        posterior,
+        cost=cost + outcome.cost,
+        ended=outcome.ended,
+        stopped=outcome.stopped,
+        guide=method.fitted(outcome.states[going[0]]),
+    )
+
+
+def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posterior:
+    """The best of several fits from different starts: that with the least mean loss over its last tenth."""
+    keys = jax.random.split(plan.key, len(starts.positions))
+    method, bound = plan.method, plan.bound
+    assert isinstance(method, Optimisation)
+    fits, cost, ended = fit_together(
+        method, bound.target, [(bound.data, None)], keys, starts.positions, ledger, progress
+    )
+    last = [float(fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean()) for fit in fits]
+    fit = fits[int(np.nanargmin(last))]
+    posterior = plan.posterior(*fit[:3], [], cost=starts.cost + cost, start=starts.how, ended=ended)
+    return replace(posterior, guide=fit.guide | {"restart_loss": np.array(last)})
+
+
+def _settled(method: Any, loss: np.ndarray) -> bool:
+    """Whether an optimiser may stop before its last step."""
+    return loss.shape[1] < method.steps and settled(loss, method.patience)
 
 
 def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: Any) -> Keeping:

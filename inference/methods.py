@@ -112,6 +112,15 @@ class Method:
         """Arrays that follow from model and data, computed once on the host and given to `init`."""
         return None
 
+    @property
+    def fits(self) -> int:
+        """How many fits are made at once, of which the best is kept."""
+        return 1
+
+    def portion(self, data: Any, chain: int) -> Any:
+        """The data of one chain."""
+        return data
+
     def pilot(self) -> Method | None:
         """A method of one chain with the same program, run first from the start of chain 0; None does without."""
         return None
@@ -131,6 +140,10 @@ class Method:
     def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
         """Draws and their scalars, each with a leading draw axis, from the last state of a method that keeps none."""
         raise NotImplementedError(f"{type(self).__name__} keeps the draws of its iterations")
+
+    def fitted(self, state: Any) -> dict[str, np.ndarray]:
+        """What a user may want of a chain's last state, by name."""
+        return {}
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Look at the scalars of a piece that ended after `done` iterations; raise to stop the run."""

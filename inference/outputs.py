@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +15,7 @@ from jaxtyping import Float
 from numpyro import handlers
 
 from inference.columns import release
-from models import Network
+from models import Likelihood, Network, numbers_of, with_numbers
 
 __all__ = ["function_values", "network_outputs"]
 
@@ -30,6 +32,7 @@ def network_outputs(
     Raises:
         ValueError: if the inputs are not of the shape that the network was run on.
     """
+    model = _bare(model)
     shapes = model.weights(inputs)
     weights = {name: draws[name] for name in shapes}
     if shapes != {name: values.shape[2:] for name, values in weights.items()}:
@@ -47,6 +50,15 @@ def network_outputs(
     chains, count = next(iter(weights.values())).shape[:2]
     outputs = np.concatenate(pieces)
     return outputs.reshape(chains, count, *outputs.shape[1:])
+
+
+def _bare(model: Network) -> Network:
+    """The same without the numbers that outputs don't depend on once weights are given: one program serves all."""
+    prior = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior)))
+    likelihood: Any = model.likelihood
+    if type(likelihood).link is Likelihood.link:  # the outputs as they are
+        likelihood = with_numbers(likelihood, (1.0,) * len(numbers_of(likelihood)))
+    return replace(model, prior=prior, likelihood=likelihood)
 
 
 def function_values(model: Network, outputs: np.ndarray, draws: dict[str, np.ndarray]) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import jax
 
 from inference.methods import Emission
-from inference.optimisation import Optimisation, OptimisationState
+from inference.optimisation import Minibatch, Optimisation, OptimisationState
 from inference.target import Data, Position, Target, Terms
 
 __all__ = ["MAP", "MLE", "Point"]
@@ -44,15 +44,15 @@ class Point(Optimisation):
             return (f"the mode of the posterior does not depend on its temperature, so {self.name} ignores it",)
         return ()
 
-    def begin(self, position: Position) -> Position:
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Position:
         """The start itself."""
         return position
 
     def objective(
-        self, target: Target, data: Data, rows: jax.Array | None, parameters: Position, key: jax.Array
+        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Minus the log density that is maximised."""
-        return -self._log_density(target, data, target.estimate(parameters, data, rows)), {}
+        return -self._log_density(target, data, target.estimate(parameters, data, batch.rows)), {}
 
     def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
         """The last position as the only draw."""

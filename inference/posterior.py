@@ -57,6 +57,7 @@ class Posterior:
             it has not, or a crash has ended it.
         stopped: the chains that stopped before their end, by number, and why; their draws are left out.
         functions: where not all draws were kept, the functions at the probes, (chain, draw, k).
+        guide: for a guide, its fitted parameters by name, such as "hidden0.weight.mean" and "hidden0.weight.std".
         averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
     """
 
@@ -77,6 +78,7 @@ class Posterior:
     stopped: dict[int, str] = field(default_factory=dict)
     functions: np.ndarray | None = None
     averages: Averages | None = None
+    guide: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def partial(self) -> bool:

@@ -94,10 +94,10 @@ def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Ar
 
 
 def conclusions(
-    method: Method, target: Target, data: Data, ends: list[tuple[Any, jax.Array]]
+    method: Method, target: Target, ends: list[tuple[Any, Any, jax.Array]]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Draws and their scalars, (chain, draw, ...), that a method makes of its chains' last states and keys."""
-    emissions = [jax.device_get(conclude(method, target, data, *end)) for end in ends]
+    """Draws and their scalars, (chain, draw, ...), that a method makes of its chains' data, last states and keys."""
+    emissions = [jax.device_get(conclude(method, target, *end)) for end in ends]
     draws, statistics = (
         {name: np.stack([emission[i][name] for emission in emissions]) for name in emissions[0][i]} for i in (0, 1)
     )

@@ -123,8 +123,8 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     if fitted:
         curves = scalars
         with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-            states = [end[:2] for end in ends]
-            draws, scalars = programs.conclusions(planned.method, planned.bound.target, planned.bound.data, states)
+            states = [(planned.bound.data, *end[:2]) for end in ends]
+            draws, scalars = programs.conclusions(planned.method, planned.bound.target, states)
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
         sum(save["run_seconds"] for save in saves),
@@ -134,7 +134,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
         start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
-        stopped=chains.stopped,
+        stopped=chains.stopped, guide=planned.method.fitted(ends[0][0]) if fitted else {},
     )  # fmt: skip
 
 

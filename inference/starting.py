@@ -25,6 +25,7 @@ from inference.ensembles import Ensemble
 from inference.keeping import Keeping
 from inference.ledgers import Ledger
 from inference.methods import Method
+from inference.optimisation import Minibatch
 from inference.target import Data, Position, Target
 from inference.tracing import TRACING
 from models import Network
@@ -57,7 +58,7 @@ def find_starts(
     progress: bool,
     ledger: Callable[[str], Ledger],
 ) -> Starts:
-    """A start for each chain of a method; a chain's does not depend on how many there are.
+    """A start for each chain, or fit, of a method; which does not depend on how many there are.
 
     Raises:
         ValueError: if no random point has a finite density.
@@ -69,7 +70,7 @@ def find_starts(
         return _at_random(method, target, data, random_key, how)
     rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
     trainer = _Trainer(
-        chains=method.chains if how == "ensemble" else 1,
+        chains=method.chains if how == "ensemble" else method.fits,
         steps=_STEPS,
         batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
@@ -83,7 +84,9 @@ def find_starts(
     if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     positions = [state.parameters for state in trained.states]
-    return Starts(positions if how == "ensemble" else positions * method.chains, how, first.cost + trained.cost)
+    if how == "map":
+        positions = positions * method.chains
+    return Starts(positions, how, first.cost + trained.cost)
 
 
 def start_of(method: Method, model: Any) -> str:
@@ -102,11 +105,11 @@ class _Trainer(Ensemble):
     held: tuple[str, ...] = ()
 
     def objective(
-        self, target: Target, data: Data, rows: jax.Array | None, parameters: Position, key: jax.Array
+        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """Minus the log density, without a gradient in the sites that are held."""
         held = {name: lax.stop_gradient(parameters[name]) for name in self.held}
-        return super().objective(target, data, rows, parameters | held, key)
+        return super().objective(target, data, batch, parameters | held, key)
 
 
 def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
@@ -120,7 +123,7 @@ def _at_random(
     began = time.perf_counter()
     positions = []
     with TRACING, jax.enable_x64(method.precision == "float64"):
-        for i in range(method.chains):
+        for i in range(max(method.chains, method.fits)):
             position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
             if not found:
                 raise explain_start(target, data, position)

@@ -1,7 +1,7 @@
 """When draws are enough: the least effective sample size and the largest R-hat, in function space.
 
 Looked at after 100 draws per chain, at every doubling from there, and at the end: a rule that is asked after every draw
-would stop on the first lucky one.
+would stop on the first lucky one. What an optimiser's `patience` asks of its loss is here too.
 """
 
 from __future__ import annotations
@@ -14,18 +14,28 @@ from inference.methods import Method
 from inference.posterior import Posterior
 from models import Network
 
-__all__ = ["enough", "milestones"]
+__all__ = ["enough", "milestones", "settled"]
 
 _LEAST_JUDGED = 4  # draws per chain for which R-hat and ESS are defined
 _LEAST = 100  # draws per chain before the first look
 
 
 def milestones(method: Method) -> list[int]:
-    """The numbers of draws per chain after which to look; none without a condition."""
+    """The numbers of draws per chain, or of an optimiser's steps, after which to look; none without a condition."""
+    patience = getattr(method, "patience", None)
+    if patience:
+        return [*range(2 * patience, method.iterations, patience), method.iterations]
     if not getattr(method, "until", None):
         return []
     doublings = int(np.ceil(np.log2(max(len(method.kept), _LEAST) / _LEAST)))
     return [*(_LEAST * 2**i for i in range(doublings)), len(method.kept)]
+
+
+def settled(loss: np.ndarray, patience: int) -> bool:
+    """Whether no curve, (chain, step, ...), has fallen in its last steps by more than the standard error of that."""
+    last, before = loss[:, -patience:].astype(np.float64), loss[:, -2 * patience : -patience].astype(np.float64)
+    error = np.sqrt((last.var(axis=1) + before.var(axis=1)) / patience)
+    return bool(np.all(before.mean(axis=1) - last.mean(axis=1) <= error))
 
 
 def enough(posterior: Posterior) -> bool:

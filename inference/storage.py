@@ -27,8 +27,8 @@ from models import restored_model, to_recipe
 
 __all__ = ["load", "save"]
 
-_FORMAT = 3
-_GROUPS = ("draws", "statistics", "curves", "observed")
+_FORMAT = 4
+_GROUPS = ("draws", "statistics", "curves", "observed", "guide")
 
 
 def save(posterior: Posterior, path: str | Path) -> None:

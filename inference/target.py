@@ -40,8 +40,9 @@ from numpyro.infer.initialization import init_to_median, init_to_uniform
 from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
 
 from inference.arguments import Arguments, fingerprint
+from inference.blocks import log_likelihood_by_blocks
 
-__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "latent_sites", "proper", "standard_normal"]
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper", "standard_normal"]
 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
@@ -73,6 +74,19 @@ class Data(NamedTuple):
         )
 
 
+class View(NamedTuple):
+    """How a guide looks at the terms, where it knows more of them than one draw says.
+
+    Attributes:
+        expected: the expectation of the log prior of a site, given its name and its prior; None where only a draw can
+            tell.
+        layers: a handler of the layers' messages, see `models.layers`, around the model.
+    """
+
+    expected: Callable[[str, Any], jax.Array | None]
+    layers: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+
+
 class Terms(NamedTuple):
     """The three terms of the log density, untempered."""
 
@@ -101,17 +115,18 @@ class Target:
     block: int = 0
     exact: bool = True
 
-    def terms(self, position: Position, data: Data) -> Terms:
-        """The three terms at a position, over all rows."""
-        if not self.block or self.block >= len(data.arrays[0]):
-            return self.terms_at_once(position, data)
-        first = self.terms_at_once(position, data.rows(slice(0, 1)))  # for the terms that no row is part of
-        return first._replace(log_likelihood=_log_likelihood_by_blocks(self, position, data))
+    def terms(self, position: Position, data: Data, view: View | None = None) -> Terms:
+        """The three terms at a position, over all rows; in one piece if a view has its own way with the layers."""
+        if not self.block or self.block >= len(data.arrays[0]) or (view is not None and view.layers is not None):
+            return self.terms_at_once(position, data, view)
+        first = self.terms_at_once(position, data.rows(slice(0, 1)), view)  # for the terms that no row is part of
+        return first._replace(log_likelihood=log_likelihood_by_blocks(self, position, data))
 
-    def terms_at_once(self, position: Position, data: Data) -> Terms:
+    def terms_at_once(self, position: Position, data: Data, view: View | None = None) -> Terms:
         """The three terms in one piece, in the precision of the position."""
         data = data.in_precision_of(position)
-        substituted = handlers.substitute(self.model, substitute_fn=partial(_unconstrain_reparam, position))
+        model = self.model if view is None or view.layers is None else view.layers(self.model)
+        substituted = handlers.substitute(model, substitute_fn=partial(_unconstrain_reparam, position))
         log_probs, trace = compute_log_probs(substituted, self.arguments.fill(data.arrays), {}, {})
         jacobians = {f"_{name}_log_det" for name in position}
         likelihood = prior = jacobian = jnp.zeros(())
@@ -121,14 +136,16 @@ class Target:
             elif trace[name]["is_observed"]:
                 likelihood = likelihood + log_prob
             else:
-                prior = prior + log_prob
+                expected = view.expected(name, trace[name]["fn"]) if view is not None else None
+                scale = 1.0 if trace[name]["scale"] is None else trace[name]["scale"]
+                prior = prior + (log_prob if expected is None else scale * expected)
         return Terms(likelihood, prior, jacobian)
 
-    def estimate(self, position: Position, data: Data, rows: jax.Array | None) -> Terms:
+    def estimate(self, position: Position, data: Data, rows: jax.Array | None, view: View | None = None) -> Terms:
         """The terms with the log-likelihood estimated from some rows; None means all of them."""
         if rows is None:
-            return self.terms(position, data)
-        terms = self.terms(position, data.rows(rows))
+            return self.terms(position, data, view)
+        terms = self.terms(position, data.rows(rows), view)
         return terms._replace(log_likelihood=terms.log_likelihood * (len(data.arrays[0]) / len(rows)))
 
     def tempered(self, terms: Terms, data: Data) -> jax.Array:
@@ -225,45 +242,6 @@ class Target:
         }
         normal = standard_normal(start_key, {name: position[name] for name in scales})
         return position | {name: scale * normal[name] for name, scale in scales.items()}
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _log_likelihood_by_blocks(target: Target, position: Position, data: Data) -> jax.Array:
-    """The log-likelihood, summed over blocks of rows in order, then over the rows that are left."""
-    return _over_blocks(target, data, lambda block: target.terms_at_once(position, block).log_likelihood)
-
-
-def _forward(target: Target, position: Position, data: Data) -> tuple[jax.Array, Position]:
-    """Value and gradient together, so that nothing of a block has to be kept for a way back."""
-
-    def block(rows: Data) -> tuple[jax.Array, Position]:
-        return jax.value_and_grad(lambda position: target.terms_at_once(position, rows).log_likelihood)(position)
-
-    return _over_blocks(target, data, block)
-
-
-def _backward(target: Target, gradient: Position, cotangent: jax.Array) -> tuple[Position, None]:
-    return jax.tree.map(lambda leaf: cotangent * leaf, gradient), None  # data have no gradient
-
-
-_log_likelihood_by_blocks.defvjp(_forward, _backward)
-
-
-def _over_blocks(target: Target, data: Data, function: Callable[[Data], Any]) -> Any:
-    """The sum of a function over blocks of rows."""
-    size = target.block
-    whole, left = divmod(len(data.arrays[0]), size)
-
-    def add(i: jax.Array, total: Any) -> Any:
-        arrays = tuple(lax.dynamic_slice_in_dim(array, i * size, size) for array in data.arrays)
-        return jax.tree.map(jnp.add, total, function(data._replace(arrays=arrays)))
-
-    rest = (
-        function(data.rows(slice(whole * size, None)))
-        if left
-        else jax.tree.map(jnp.zeros_like, jax.eval_shape(function, data.rows(slice(0, size))))
-    )
-    return lax.fori_loop(0, whole, add, rest)
 
 
 def proper(site: dict[str, Any]) -> bool:

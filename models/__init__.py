@@ -5,6 +5,7 @@ from models.hierarchies import Hierarchical
 from models.layers import apply, dense
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, StudentTNoise
 from models.networks import Network
+from models.numbers import numbers_of, with_numbers
 from models.perceptrons import linear, logistic, mlp
 from models.priors import Flat, Normal, Prior, ScaleMixture, Univariate
 from models.recipes import from_recipe, has_recipe, restored_model, to_recipe
@@ -33,6 +34,8 @@ __all__ = [
     "linear",
     "logistic",
     "mlp",
+    "numbers_of",
     "restored_model",
     "to_recipe",
+    "with_numbers",
 ]

@@ -50,12 +50,14 @@ class Rules(Prior):
 
     def for_layer(self, layer: str, label: str = "") -> Rules:
         """Every rule's prior of this layer; equal priors share theirs, different ones are told apart by their rule."""
-        several = len({prior for _, prior in self.rules if prior.for_layer(layer) is not prior}) > 1
+        of_layers = [(key, prior) for key, prior in self.rules if prior.for_layer(layer) is not prior]
+        several = len({prior for _, prior in of_layers}) > 1
         bound: dict[Prior, Prior] = {}
-        for key, prior in self.rules:
+        for key, prior in of_layers:
             own = key.removeprefix(f"{layer}.") if several else ""
             bound.setdefault(prior, prior.for_layer(layer, own))
-        return Rules(tuple((key, bound[prior]) for key, prior in self.rules))
+        ours = {key: bound[prior] for key, prior in of_layers}
+        return Rules(tuple((key, ours.get(key, prior)) for key, prior in self.rules))
 
     def check(self, sites: tuple[Site, ...]) -> None:
         """Every rule must apply to something, every site needs a rule, and each must fit its sites."""

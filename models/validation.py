@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["finite_array", "fraction", "in_float32", "one_of", "plain_numbers", "positive_integer", "positive_number"]
+__all__ = [
+    "finite_array",
+    "fraction",
+    "in_float32",
+    "nonnegative_number",
+    "one_of",
+    "plain_numbers",
+    "positive_integer",
+    "positive_number",
+]
 
 
 def plain_numbers(record: Any) -> None:
@@ -27,6 +36,12 @@ def positive_number(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a number above 0, got {type(value).__name__} {value!r}")
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def nonnegative_number(name: str, value: Any) -> None:
+    """Require a finite number, 0 or above."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a finite number, 0 or above, got {value!r}")
 
 
 def fraction(name: str, value: Any) -> None:

@@ -282,10 +282,9 @@ def test_minibatches_use_every_row_once_an_epoch():
     for _ in range(3):
         rows = []
         for _ in range(3):  # 10 rows make three batches of 3
-            key = jax.random.fold_in(state.key, state.iteration)
-            order, batch = method._batch(state, key)
-            state = state._replace(order=order, iteration=state.iteration + 1)
-            rows += batch.tolist()
+            batch = method._batch(state, state.key, data_)
+            state = state._replace(iteration=state.iteration + 1)
+            rows += batch.rows.tolist()
         assert len(set(rows)) == 9
         epochs.append(tuple(rows))
     assert len(set(epochs)) == 3

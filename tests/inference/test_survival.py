@@ -292,10 +292,10 @@ def test_a_chain_with_nan_stops_and_the_others_go_on(tmp_path, monkeypatch, dura
     original = chains.Chain.run
 
     def run(self, method, advance, most, latent):
-        def broken(state, *args):
+        def broken(data, state, *args):
             if self.number == 1 and self.done == 10:
                 state = state._replace(z={name: value * np.nan for name, value in state.z.items()})
-            return advance(state, *args)
+            return advance(data, state, *args)
 
         return original(self, method, broken, most, latent)
 

@@ -1,0 +1,102 @@
+"""Folds: one network fitted to many data sets of equal shape, the splits of a benchmark say, in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from inference import programs
+from inference.binding import explain_start
+from inference.catalogue import chosen_method
+from inference.compilation import enable_compilation_cache
+from inference.execution import Plan, plan
+from inference.ledgers import Ledger
+from inference.methods import Method
+from inference.optimisation import Optimisation
+from inference.posterior import Posterior
+from inference.target import Position
+from inference.together import fit_together
+from inference.tracing import TRACING
+from models import Network, numbers_of, with_numbers
+
+__all__ = ["run_folds"]
+
+
+def run_folds(
+    model: Network | Sequence[Network],
+    folds: Sequence[Any],
+    *,
+    method: str | Method = "svi",
+    seed: int = 0,
+    temperature: float = 1.0,
+    tempering: str = "posterior",
+    progress: bool = True,
+    **options: Any,
+) -> list[Posterior]:
+    """Fit a network to each of several data sets of equal shape, side by side in one compiled program.
+
+    Args:
+        model: the network; or one per fold, which may differ in their numbers, such as scales, and nothing else.
+        folds: each a `Split`, or a pair of `x` and `y`.
+        method: one that optimises: "mle", "map" or "svi"; by name, or as a record with its options.
+        seed: fold i uses key i of it.
+        temperature: T, see `run`.
+        tempering: what T divides, see `run`.
+        progress: show a bar per core.
+        options: of the method.
+
+    Returns:
+        One posterior per fold, in order. Each says what all folds together have cost.
+
+    Raises:
+        ValueError: if shapes, or models, differ, or an option is wrong.
+        FloatingPointError: if a fold's loss is no longer finite.
+    """
+    chosen = chosen_method(method, options)
+    if not isinstance(chosen, Optimisation) or chosen.chains > 1 or getattr(chosen, "restarts", 1) > 1:
+        raise ValueError(f"run_folds fits what optimises once per fold, mle, map or svi, got {chosen.name}")
+    if chosen.start not in ("random", "prior"):
+        raise ValueError(f'run_folds starts at "random" or from the "prior", got start={chosen.start!r}')
+    folds = list(folds)
+    if not folds:
+        raise ValueError("run_folds needs at least one fold")
+    models = [model] * len(folds) if isinstance(model, Network) else list(model)
+    if len(models) != len(folds):
+        raise ValueError(f"there must be one model, or one per fold: got {len(models)} for {len(folds)} folds")
+    if not all(isinstance(each, Network) for each in models):
+        raise TypeError("run_folds needs networks of models, whose rows are known")
+    same = with_numbers(models[0], (1.0,) * len(numbers_of(models[0])))
+    plans = []
+    for i, (each, fold) in enumerate(zip(models, folds, strict=True)):
+        if with_numbers(each, (1.0,) * len(numbers_of(each))) != same:
+            raise ValueError(f"the model of fold {i} differs from the first in more than its numbers")
+        args = tuple(fold) if isinstance(fold, tuple | list) else (fold,)
+        plans.append(plan(each, args, chosen, seed, temperature, tempering, None))
+        shapes = [[array.shape for array in plans[j].bound.data.arrays] for j in (0, i)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"all folds must have one shape: fold 0 has {shapes[0]}, fold {i} has {shapes[1]}")
+    enable_compilation_cache()
+    keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(np.arange(len(folds)))
+    starts = [_start(each, key) for each, key in zip(plans, keys, strict=True)]
+    every = [(each.bound.data, models[i]) for i, each in enumerate(plans)]
+    fits, cost, ended = fit_together(chosen, plans[0].bound.target, every, keys, starts, Ledger(), progress)
+    return [
+        replace(each.posterior(*fit[:3], [], cost=cost, ended=ended), guide=fit.guide)
+        for each, fit in zip(plans, fits, strict=True)
+    ]
+
+
+def _start(planned: Plan, key: jax.Array) -> Position:
+    """A random start of one fold."""
+    target, data, method = planned.bound.target, planned.bound.data, planned.method
+    with TRACING, jax.enable_x64(method.precision == "float64"):
+        same = replace(target, model=with_numbers(target.model, (1.0,) * len(numbers_of(target.model))))
+        position, found = programs.find_start(same, data, jax.random.fold_in(key, 2**30), method.start or "random", ())
+        if not found:
+            raise explain_start(same, data, position)
+    return position

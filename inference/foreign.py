@@ -1,0 +1,100 @@
+"""Any NumPyro guide: a function that samples the model's sites, or one of `numpyro.infer.autoguide`.
+
+The guide's `param` sites are its parameters, in unconstrained coordinates here. It is called with the arguments of the
+model and must sample every latent site under its name, by draws that are differentiable in the parameters. Whatever it
+samples, its log density is that of the values of the sites; the log-Jacobian takes it to unconstrained coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from numpyro import handlers
+from numpyro.distributions import constraints
+from numpyro.distributions.transforms import biject_to
+from numpyro.infer.autoguide import AutoGuide
+
+from inference.guides import Drawn, Guide
+from inference.target import Data, Position, Target, latent_sites
+
+__all__ = ["Foreign"]
+
+_Parameters = dict[str, jax.Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign(Guide):
+    """A user's guide.
+
+    Attributes:
+        guide: the guide.
+    """
+
+    name: ClassVar[str] = "foreign"
+
+    guide: Any
+
+    @property
+    def singular(self) -> bool:
+        """An `AutoDelta` has no density."""
+        return type(self.guide).__name__ in ("AutoDelta", "AutoLaplaceApproximation")
+
+    def check(self, target: Target, data: Data) -> None:
+        """The guide must sample the sites of the model, all of them by differentiable draws."""
+        if isinstance(self.guide, AutoGuide):  # looks at its model once, which nothing traced may see
+            handlers.seed(self.guide, jax.random.key(0))(*target.arguments.fill(data.arrays))
+        found: dict[str, Any] = {}
+
+        def trace(data: Data) -> None:
+            found.update(self._trace(target, data, {}, jax.random.key(0)))
+
+        jax.eval_shape(trace, data)
+        sampled = {name for name, site in found.items() if site["type"] == "sample"}
+        for name in target.position(data):
+            if name not in sampled:
+                raise ValueError(f"svi: the guide does not sample the site '{name}' of the model")
+        for name, site in found.items():
+            if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
+                raise ValueError(f"svi: the guide's site '{name}' is discrete, which has no gradient; sum it out")
+        if not any(site["type"] == "param" for site in found.values()):
+            raise ValueError("svi: the guide has no param sites, so there is nothing to fit")
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> _Parameters:
+        """Where the guide itself begins."""
+        trace = self._trace(target, data, {}, key)
+        return {
+            name: biject_to(_constraint(site)).inv(jnp.asarray(site["value"]))
+            for name, site in trace.items()
+            if site["type"] == "param"
+        }
+
+    def draw(self, target: Target, data: Data, parameters: _Parameters, key: jax.Array) -> Drawn:
+        """One call of the guide; its log density is that of all that it samples."""
+        trace = self._trace(target, data, parameters, key)
+        sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
+        transforms = {name: biject_to(site["fn"].support) for name, site in sites.items()}
+        position = {name: transform.inv(trace[name]["value"]) for name, transform in transforms.items()}
+        log_density = jnp.zeros(())
+        for site in trace.values():
+            if site["type"] == "sample" and not site["is_observed"]:
+                log_density = log_density + jnp.sum(site["fn"].log_prob(site["value"]))
+        for name, transform in transforms.items():
+            jacobian = transform.log_abs_det_jacobian(position[name], trace[name]["value"])
+            log_density = log_density + jnp.sum(jacobian)
+        return Drawn(position, log_density)
+
+    def _trace(self, target: Target, data: Data, parameters: _Parameters, key: jax.Array) -> dict[str, Any]:
+        def substitute(site: dict[str, Any]) -> Any:
+            if site["type"] != "param" or site["name"] not in parameters:
+                return None
+            return biject_to(_constraint(site))(parameters[site["name"]])
+
+        guide = handlers.substitute(handlers.seed(self.guide, key), substitute_fn=substitute)
+        return handlers.trace(guide).get_trace(*target.arguments.fill(data.arrays))
+
+
+def _constraint(site: dict[str, Any]) -> Any:
+    return site["kwargs"].get("constraint", constraints.real)

@@ -1,0 +1,219 @@
+"""Many fits of one method as one program: the same steps on other starts, other data, or other numbers in the model.
+
+The fits are dealt out to groups, one per core. A group is a chain to the driver, and its fits run side by side in one
+compiled step through `jax.vmap`: small networks leave most of a core idle, and many of them at once don't.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from inference.costs import Cost
+from inference.driver import drive
+from inference.keeping import Keeping
+from inference.ledgers import Ledger, Values
+from inference.methods import Emission, Method, Step
+from inference.optimisation import Optimisation
+from inference.stopping import milestones, settled
+from inference.target import Data, Position, Target
+from models import Network, numbers_of, with_numbers
+
+__all__ = ["Fit", "Fits", "Together", "fit_together"]
+
+
+class Fits(NamedTuple):
+    """The data of many fits, (group, fit, ...).
+
+    Attributes:
+        data: of each fit; without those axes if all fits share one.
+        numbers: in each fit's model.
+        keys: of each fit.
+    """
+
+    data: Data
+    numbers: Any
+    keys: jax.Array
+
+
+class Fit(NamedTuple):
+    """One fit of many.
+
+    Attributes:
+        draws: each site's values, (1, draw, ...).
+        statistics: each scalar of the draws, (1, draw).
+        curves: each scalar of the steps, (1, step).
+        guide: what a user may want of the last state.
+    """
+
+    draws: Values
+    statistics: Values
+    curves: Values
+    guide: Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together(Method):
+    """Groups of fits of one method.
+
+    Attributes:
+        method: of one fit.
+        groups: how many there are.
+        apart: whether each fit has data and numbers of its own.
+    """
+
+    name: ClassVar[str] = "together"
+    kind: ClassVar[str] = "point"
+
+    method: Any
+    groups: int
+    apart: bool
+
+    @property
+    def chains(self) -> int:
+        """One per group."""
+        return self.groups
+
+    @property
+    def iterations(self) -> int:
+        """Those of each fit."""
+        return self.method.iterations
+
+    def program(self) -> Together:
+        """How many groups there are does not shape the program of one."""
+        return replace(self, method=self.method.program(), groups=1)
+
+    def portion(self, data: Fits, chain: int) -> Fits:
+        """The fits of one group."""
+        return _at(data, chain) if self.apart else data._replace(keys=data.keys[chain])
+
+    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> Any:
+        """Each fit's own, from its own start and key."""
+        return self._each(
+            target, data, lambda target, data, key, position: self.method.init(target, data, position, key, None),
+            position,
+        )  # fmt: skip
+
+    def step(self, target: Target, data: Any, state: Any, limit: jax.Array) -> Step:
+        """One step of each fit."""
+        steps = self._each(
+            target, data, lambda target, data, key, state: self.method.step(target, data, state, limit)[:2], state
+        )
+        return Step(*steps)
+
+    def conclude(self, target: Target, data: Any, state: Any, key: jax.Array) -> Emission:
+        """Each fit's own, (fit, draw, ...)."""
+        return self._each(
+            target,
+            data,
+            lambda target, data, key, state: self.method.conclude(target, data, state, jax.random.fold_in(key, 1)),
+            state,
+        )
+
+    def watch(self, info: dict[str, np.ndarray], done: int) -> None:
+        """Stop at the first fit that fails, if each has its own data; else when all have failed."""
+        finite = np.isfinite(info["loss"])
+        if finite.all() or (not self.apart and finite[-1].any()):
+            return
+        worst = int(finite.sum(axis=0).argmin())
+        try:
+            self.method.watch({name: values[:, worst] for name, values in info.items()}, done)
+        except FloatingPointError as error:
+            raise FloatingPointError(f"fit {worst} of its group: {error}") from error
+
+    def gradients(self, info: dict[str, np.ndarray], data: Any) -> float:
+        """Those of all fits of the group."""
+        one = _at(data.data, (0, 0)) if self.apart else data.data
+        return self.method.gradients(info, one) * info["loss"].shape[1]
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """The mean loss of the last hundred steps of all fits."""
+        return f"{info['loss'].shape[1]} fits, mean {self.method.status(info, sums)}"
+
+    def _each(self, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
+        def one(data: Data, numbers: Any, key: jax.Array, argument: Any) -> Any:
+            own = replace(target, model=with_numbers(target.model, numbers)) if self.apart else target
+            return function(own, data, key, argument)
+
+        axes = (0, 0, 0, 0) if self.apart else (None, None, 0, 0)
+        return jax.vmap(one, axes)(*fits, argument)
+
+
+def fit_together(
+    method: Optimisation,
+    target: Target,
+    every: Sequence[tuple[Data, Network | None]],
+    keys: jax.Array,
+    starts: list[Position],
+    ledger: Ledger,
+    progress: bool,
+) -> tuple[list[Fit], Cost, str]:
+    """Fit a method many times; what each fit gives, what all cost, and why they ended.
+
+    Args:
+        method: to fit.
+        target: of the fits, but for their data and the numbers in their models.
+        every: each fit's data and model; one of each if all fits share them.
+        keys: one per fit.
+        starts: one per fit.
+        ledger: where the curves are put.
+        progress: show it.
+
+    Raises:
+        FloatingPointError: if a fit fails; of fits that share their data, if all do.
+        KeyboardInterrupt: if it is stopped.
+    """
+    count = len(starts)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    groups = min(cores, count)
+    size = -(-count // groups)
+    places = [fit % count for fit in range(groups * size)]  # the last group may do some again
+    apart = len(every) > 1
+
+    def dealt(leaves: list[Any]) -> Any:
+        return jax.tree.map(
+            lambda *leaf: np.stack([leaf[i] for i in places]).reshape(groups, size, *np.shape(leaf[0])), *leaves
+        )
+
+    if apart:
+        datas = [data._replace(temperature=np.float32(data.temperature)) for data, _ in every]
+        numbers = [np.asarray(numbers_of(model), np.float32) for _, model in every]
+        fits = Fits(dealt(datas), dealt(numbers), keys[np.array(places)].reshape(groups, size))
+        target = replace(target, model=with_numbers(target.model, (1.0,) * len(numbers[0])))
+    else:
+        fits = Fits(every[0][0], (), keys[np.array(places)].reshape(groups, size))
+    positions = dealt([jax.device_get(start) for start in starts])
+    together = Together(method=method, groups=groups, apart=apart, precision=method.precision)
+    outcome = drive(
+        together, target, fits, keys[0], starts=[_at(positions, i) for i in range(groups)],
+        settings=None, title=f"{method.name}, {count} fits", progress=progress, ledger=ledger,
+        keeping=Keeping("all", target.model, np.zeros(0)), milestones=milestones(method),
+        enough=lambda draws, scalars: scalars["loss"].shape[1] < method.steps
+        and settled(scalars["loss"], method.patience or 1),
+    )  # fmt: skip
+    if outcome.interrupted:
+        raise KeyboardInterrupt("stopped before all fits were done: there is nothing to return")
+    if outcome.stopped:
+        raise FloatingPointError(next(iter(outcome.stopped.values())))
+    draws, statistics = (
+        {name: values.reshape(-1, 1, *values.shape[2:]) for name, values in group.items()}
+        for group in (outcome.draws, outcome.statistics)
+    )
+    curves = {
+        name: np.moveaxis(values, 2, 1).reshape(-1, 1, values.shape[1]) for name, values in outcome.curves.items()
+    }
+    states = [_at(outcome.states[i // size], i % size) for i in range(count)]
+    each = [
+        Fit(_at(draws, i), _at(statistics, i), _at(curves, i), method.fitted(state)) for i, state in enumerate(states)
+    ]
+    return each, outcome.cost, outcome.ended
+
+
+def _at(tree: Any, place: Any) -> Any:
+    """What each leaf of a tree has at a place."""
+    return jax.tree.map(lambda leaf: leaf[place], tree)
