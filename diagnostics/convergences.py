@@ -97,8 +97,10 @@ class Convergence:
         divergences: number of divergent draws, for chains.
         ebfmi: the least E-BFMI over chains, nan where there is no energy.
         acceptance: the mean acceptance rate, nan where there is none.
-        pareto_k: of the guide's importance weights, nan for others.
+        pareto_k: of the guide's importance weights, nan for others and for a guide without a density.
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for others.
+        gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
+            where there was nothing left to follow; nan for others.
         thresholds: what was asked for.
     """
 
@@ -113,6 +115,7 @@ class Convergence:
     acceptance: float = np.nan
     pareto_k: float = np.nan
     loss_slope: float = np.nan
+    gradient_noise: float = np.nan
     thresholds: dict[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -216,15 +219,21 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
         few = f"{draws} draws after {steps} steps are too few to judge; {_LEAST_DRAWS} and {_LEAST_STEPS} are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
     falling = _loss_slope(posterior.curves["loss"][0])
-    log_weights = (posterior.statistics["lp"] - posterior.statistics["guide_log_density"]).astype(np.float64)
-    k = _pareto_k(log_weights.ravel())
+    noise = float(posterior.curves["gradient_noise"][0, -max(steps // 5, 1) :].mean())
+    singular = "guide_log_density" not in posterior.statistics
+    k = np.nan if singular else _pareto_k(_log_weights(posterior))
     failures = []
     if falling < -thresholds["slope"]:
         failures.append(f"the loss was still falling at the end, by {-falling:.1f} standard errors; use more steps")
-    if not k <= thresholds["pareto_k"]:
+    if not singular and not k <= thresholds["pareto_k"]:
         failures.append(f"Pareto k-hat {k:.2f}, above {thresholds['pareto_k']}: the guide is far from the posterior")
     if falling < -thresholds["slope"]:
         verdict = "Convergence failed: the guide had not settled when the steps ran out."
+    elif singular:
+        verdict = (
+            "The guide has settled. It is a singular guide, whose draws have no density, so there are no importance "
+            "weights and no k-hat: only a comparison with exact draws can show how far it is from the posterior."
+        )
     elif failures:
         verdict = (
             f"The guide has settled, but the importance check failed (Pareto k-hat {k:.2f}): its draws are an "
@@ -233,8 +242,15 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
     else:
         verdict = f"The guide has settled and is close to the posterior (Pareto k-hat {k:.2f})."
     return Convergence(
-        verdict, not failures, tuple(failures), "guide", pareto_k=k, loss_slope=falling, thresholds=thresholds
-    )
+        verdict, not failures, tuple(failures), "guide", pareto_k=k, loss_slope=falling, gradient_noise=noise,
+        thresholds=thresholds,
+    )  # fmt: skip
+
+
+def _log_weights(posterior: Posterior) -> np.ndarray:
+    """Of the draws as a sample of the posterior."""
+    statistics = posterior.statistics
+    return (statistics["lp"].astype(np.float64) - statistics["guide_log_density"]).ravel()
 
 
 def _loss_slope(loss: np.ndarray) -> float:

@@ -164,6 +164,21 @@ class Method:
         """The options by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
+    def record(self) -> dict[str, Any]:
+        """Name and options as a file can hold them.
+
+        Raises:
+            ValueError: if an option is a function, or another object of the user's.
+        """
+        for option, value in self.options().items():
+            if callable(value):
+                what = "function" if hasattr(value, "__name__") else type(value).__name__
+                raise ValueError(
+                    f"{self.name}: {option} is a {what} of your own, which a file can't hold; keep the draws by "
+                    "posterior.idata.to_netcdf(path), or use one that has a name"
+                )
+        return {"name": self.name, "options": self.options()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler(Method):

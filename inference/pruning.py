@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpyro import handlers
 from numpyro.infer.util import constrain_fn
 
 from inference.posterior import Posterior
@@ -80,7 +82,8 @@ def centre(posterior: Posterior) -> Posterior:
                 position[name] = guide[f"{name}.{part}"]
     if not isinstance(model, Network) or set(position) != set(posterior.draws) or "weights" in guide:
         raise ValueError('centre needs the mean of a guide of a network: guide="gaussian" or "dropout", for instance')
+    position = {name: jnp.asarray(value, posterior.draws[name].dtype) for name, value in position.items()}
     with TRACING:
-        sites = constrain_fn(model, (posterior.probes,), {}, position)
+        sites = constrain_fn(handlers.seed(model, rng_seed=0), (posterior.probes,), {}, position)
     draws = {name: np.asarray(jax.device_get(sites[name]))[None, None] for name in posterior.draws}
     return replace(posterior, draws=draws, statistics={})

@@ -173,7 +173,7 @@ def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, 
     asked = {
         "model": to_recipe(planned.model),
         "identity": planned.bound.target.identity,
-        "method": {"name": planned.method.name, "options": planned.method.options()},
+        "method": planned.method.record(),
         "seed": planned.seed,
         "temperature": planned.temperature,
         "tempering": planned.tempering,

@@ -37,7 +37,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
     record: dict[str, Any] = {
         "format": _FORMAT,
         "model": to_recipe(posterior.model),
-        "method": {"name": posterior.method.name, "options": posterior.method.options()},
+        "method": posterior.method.record(),
         "seed": posterior.seed,
         "temperature": posterior.temperature,
         "tempering": posterior.tempering,

@@ -57,7 +57,9 @@ def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array)
     return apply_stack(message)["value"]
 
 
-def affine(x: Float[Batch, "n d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]) -> Float[Array, "n k"]:
+def affine(
+    x: Float[Batch, "n *positions d"], weight: Float[Array, "d k"], bias: Float[Array, " k"]
+) -> Float[Array, "n *positions k"]:
     """x W + b."""
     return jax.numpy.matmul(x, weight) + bias[None, :]
 

@@ -1,0 +1,173 @@
+"""Many fits in one program, and how an optimisation goes: restarts, folds, schedules, clipping, patience, NaN."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import inference
+import models
+from inference.optimisation import SCHEDULES
+from inference.stopping import settled
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(5, 40, 3)).astype(np.float32)
+Y = (X @ np.array([1.0, -1.0, 0.5]) + GENERATOR.normal(size=(5, 40)) * 0.3).astype(np.float32)
+FOLDS = list(zip(X, Y, strict=True))
+SCALES = [0.5, 1.0, 2.0, 0.1, 0.7]
+
+
+def _models() -> list[models.Network]:
+    return [models.linear({"weight": scale, "bias": 1.0}, models.Gaussian(scale=0.3 * scale)) for scale in SCALES]
+
+
+def test_every_fold_has_its_own_data_and_numbers():
+    # Ridge regression in closed form, with five data sets, priors and noises; five fits in two groups need padding.
+    fits = inference.run_folds(_models(), FOLDS, method="map", steps=3000, progress=False)
+    for (x, y), scale, fit, model in zip(FOLDS, SCALES, fits, _models(), strict=True):
+        design = np.column_stack([np.ones(40), x]).astype(np.float64)
+        precision = design.T @ design / (0.3 * scale) ** 2 + np.diag([1, *[scale**-2] * 3])
+        expected = np.linalg.solve(precision, design.T @ y / (0.3 * scale) ** 2)
+        found = np.concatenate([fit.draws["output.bias"][0, 0], fit.draws["output.weight"][0, 0, :, 0]])
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+        assert fit.model == model
+        assert fit.curves["loss"].shape == (1, 3000)
+        np.testing.assert_allclose(fit.predict(x).noise, 0.3 * scale)
+
+
+def test_a_fold_is_fitted_as_it_is_alone():
+    options = dict(method="svi", guide="dropout", rate=0.1, steps=50, batch_size=8, draws=4, progress=False, seed=3)
+    many = inference.run_folds(_models(), FOLDS, **options)
+    few = inference.run_folds(_models()[:2], FOLDS[:2], **options)
+    one = inference.run_folds(_models()[0], FOLDS[:1], **options)
+    for fits in (few, one):
+        np.testing.assert_allclose(fits[0].curves["loss"], many[0].curves["loss"], rtol=1e-3)
+        np.testing.assert_allclose(
+            fits[0].guide["output.weight.matrix"], many[0].guide["output.weight.matrix"], rtol=1e-3
+        )
+    assert many[0].shape == (1, 4)
+    assert not np.allclose(many[0].draws["output.weight"], many[1].draws["output.weight"])
+
+
+def test_other_numbers_need_no_other_program(counted):
+    options = dict(method="svi", steps=20, draws=2, progress=False)
+    inference.run_folds(_models()[:2], FOLDS[:2], **options)
+    before = counted("compile")
+    again = [models.linear({"weight": 3.0, "bias": 2.0}, models.Gaussian(scale=scale)) for scale in (0.2, 0.4)]
+    inference.run_folds(again, FOLDS[2:4], **options)
+    assert counted("compile") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "nuts"}, r"fits what optimises once per fold"),
+        ({"folds": []}, r"at least one fold"),
+        ({"folds": [FOLDS[0], (X[1][:7], Y[1][:7])]}, r"fold 0 has .*40.*, fold 1 has .*7"),
+        (
+            {"model": [models.linear(), models.mlp((3,))], "folds": FOLDS[:2]},
+            r"fold 1 differs .* more than its numbers",
+        ),
+        ({"model": [models.linear()]}, r"one per fold: got 1 for 2"),
+        ({"start": "map"}, r'"random" or from the "prior"'),
+    ],
+)
+def test_folds_that_do_not_fit_are_refused(change, message):
+    arguments = {"model": models.linear(), "folds": FOLDS[:2], "progress": False, **change}
+    with pytest.raises(ValueError, match=message):
+        inference.run_folds(arguments.pop("model"), arguments.pop("folds"), **arguments)
+
+
+def test_a_fold_that_diverges_ends_the_run_and_is_named():
+    folds = [FOLDS[0], (X[1] * 1e15, Y[1])]
+    with pytest.raises((FloatingPointError, ValueError), match=r"loss became|finite density"):
+        inference.run_folds(models.linear(), folds, method="map", steps=50, learning_rate=1e10, progress=False)
+
+
+def test_the_best_of_several_restarts_is_kept(tmp_path):
+    model = models.mlp((3,), "tanh", likelihood=models.Gaussian(scale=0.3))
+    options = dict(method="svi", restarts=3, steps=300, draws=5, progress=False)
+    posterior = inference.run(model, *FOLDS[0], **options)
+    losses = posterior.guide["restart_loss"]
+    assert losses.shape == (3,)
+    assert posterior.curves["loss"][0, -30:].mean() == pytest.approx(losses.min(), rel=1e-5)
+    assert posterior.shape == (1, 5)
+    durable = inference.run(model, *FOLDS[0], directory=tmp_path / "run", **options)
+    np.testing.assert_array_equal(durable.draws["output.weight"], posterior.draws["output.weight"])
+    read = inference.resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(read.draws["output.weight"], posterior.draws["output.weight"])
+    np.testing.assert_array_equal(read.guide["restart_loss"], losses)
+
+
+def test_a_saved_guide_comes_back(tmp_path):
+    posterior = inference.run(models.linear(), *FOLDS[0], method="svi", steps=20, draws=3, progress=False)
+    posterior.save(tmp_path / "posterior.npz")
+    again = inference.load(tmp_path / "posterior.npz")
+    for name, values in posterior.guide.items():
+        np.testing.assert_array_equal(again.guide[name], values)
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "user's"])
+def test_schedules_are_optaxs(schedule):
+    chosen = optax.exponential_decay(1.0, 50, 0.5) if schedule == "user's" else schedule
+    posterior = inference.run(models.linear(), *FOLDS[0], method="map", steps=500, schedule=chosen, progress=False)
+    loss = posterior.curves["loss"][0]
+    assert loss[-1] < loss[0]
+    method = inference.MAP(steps=500, schedule=chosen)
+    optimiser, gradient = method._optimiser(), jax.numpy.ones(())
+
+    def step(state, _):
+        update, state = optimiser.update(gradient, state)
+        return state, -update
+
+    rates = np.asarray(jax.lax.scan(step, optimiser.init(gradient), None, 500)[1])
+    assert rates.max() == pytest.approx(0.01, rel=0.02)
+    last = {"constant": 0.01, "user's": 0.01 * 0.5 ** (499 / 50)}.get(schedule, 0.0)
+    assert rates[-1] == pytest.approx(last, abs=2e-4)
+
+
+def test_clipping_bounds_the_norm_of_a_gradient():
+    gradient = {"a": np.full(3, 100.0), "b": np.full(4, -50.0)}
+    method = inference.MAP(clip=2.0)
+    optimiser = method._optimiser()
+    _, state = optimiser.update(jax.tree.map(jax.numpy.asarray, gradient), optimiser.init(gradient))
+    norm = np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(state[1][0].mu))) / 0.1
+    assert norm == pytest.approx(2.0, rel=1e-5)
+
+
+def test_patience_ends_a_fit_that_has_settled_and_no_other():
+    fits = {
+        steps: inference.run(
+            models.linear(likelihood=models.Gaussian(scale=0.3)), *FOLDS[0], method="svi", patience=200, steps=steps,
+            schedule="constant", draws=5, progress=False,
+        )
+        for steps in (20_000, 500)
+    }  # fmt: skip
+    assert 400 <= fits[20_000].curves["loss"].shape[1] < 10_000
+    assert fits[20_000].ended == "until"
+    assert fits[20_000].curves["loss"].shape[1] % 200 == 0
+    assert fits[500].curves["loss"].shape[1] == 500
+    falling = 100 * np.exp(-np.arange(400) / 200)[None] + GENERATOR.normal(size=(1, 400))
+    assert not settled(falling, 200)
+    assert settled(GENERATOR.normal(size=(1, 400)), 200)
+    assert not settled(np.stack([falling[0], GENERATOR.normal(size=400)]), 200)  # all must have
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step_and_says_what_to_try():
+    with pytest.raises(FloatingPointError, match=r"at step \d+ of 3000 with learning_rate=1e\+20; try .*clip=10"):
+        inference.run(
+            models.linear(likelihood=models.Gaussian(scale=0.3)), *FOLDS[0], method="svi", steps=3000,
+            learning_rate=1e20, progress=False,
+        )  # fmt: skip
+
+
+def test_the_share_of_noise_in_the_gradient_is_near_one_when_there_is_nothing_left_to_follow():
+    posterior = inference.run(
+        models.linear(likelihood=models.Gaussian(scale=0.3)), *FOLDS[0], method="svi", steps=2000, draws=2,
+        progress=False,
+    )  # fmt: skip
+    noise = posterior.curves["gradient_noise"][0]
+    assert noise[:5].mean() < 0.3
+    assert noise[-400:].mean() > 0.8

@@ -1,0 +1,234 @@
+"""Guides against known answers: correlated ones, mixtures, NumPyro's own; and the pieces of the free energy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import scipy.stats
+from numpyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal
+
+import inference
+import models
+from diagnostics import convergence
+from inference.expectations import expected_log_prob
+from inference.optimisation import Minibatch
+from inference.variational import _blundell
+
+Z = 5.0
+
+
+def _moments(conjugate, seeds: int = 4, **options: object) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the guide over independent fits, side by side, with standard errors."""
+    rows, columns = np.triu_indices(4)
+    fits = []
+    for seed in range(seeds):
+        draws = conjugate.stacked(conjugate.run(method="svi", seed=seed, draws=4000, **options))[0]
+        fits.append(np.concatenate([draws.mean(axis=0), np.cov(draws.T)[rows, columns]]))
+    return np.mean(fits, axis=0), np.std(fits, axis=0, ddof=1) / np.sqrt(seeds)
+
+
+@pytest.mark.parametrize(("guide", "options"), [("fullrank", {}), ("lowrank", {"rank": 4})])
+@pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (0.4, "posterior"), (2.5, "likelihood")])
+def test_a_correlated_guide_is_the_posterior_of_a_linear_model(conjugate, guide, options, temperature, tempering):
+    mean, precision = conjugate.posterior(temperature, tempering)
+    covariance = np.linalg.inv(precision)
+    found, error = _moments(
+        conjugate, guide=guide, steps=4000, particles=8, temperature=temperature, tempering=tempering, **options
+    )
+    deviation = np.sqrt(np.diag(covariance))
+    rows, columns = np.triu_indices(4)
+    scale = np.concatenate([deviation, deviation[rows] * deviation[columns]])
+    floor = np.concatenate([np.full(4, 1.0), np.full(10, np.sqrt(2))]) * scale / np.sqrt(4 * 4000)  # of the draws alone
+    z = (found - np.concatenate([mean, covariance[rows, columns]])) / np.maximum(error, floor)
+    assert np.abs(z).max() < Z + 1, f"z-scores {np.round(z, 1)}"
+
+
+def test_numpyros_guides_give_what_ours_give(conjugate):
+    mean, precision = conjugate.posterior()
+    variance = np.diag(np.linalg.inv(precision))
+    guide = AutoMultivariateNormal(conjugate.model)
+    draws = conjugate.stacked(conjugate.run(method="svi", guide=guide, steps=4000, particles=8, draws=4000))[0]
+    assert (np.abs(draws.mean(axis=0) - mean) < 0.1 * np.sqrt(variance)).all()
+    np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
+
+
+def test_a_users_guide_on_a_positive_site_is_fitted_in_the_sites_own_units():
+    # The posterior of a precision is Gamma, and so is the guide: its density must be taken through the transform.
+    y = np.array([0.3, -1.2, 0.8, 2.1, -0.4, 0.9], np.float32)
+
+    def model(y=None):
+        precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0))
+        with numpyro.plate("rows", 6):
+            numpyro.sample("y", dist.Normal(0.0, 1 / jnp.sqrt(precision)), obs=y)
+
+    def guide(y=None):
+        positive = dist.constraints.positive
+        shape = numpyro.param("shape", 1.0, constraint=positive)
+        numpyro.sample("precision", dist.Gamma(shape, numpyro.param("rate", 1.0, constraint=positive)))
+
+    posterior = inference.run(model, y, method="svi", guide=guide, steps=4000, particles=8, draws=4000, progress=False)
+    exact = scipy.stats.gamma(2 + 3, scale=1 / (1 + 0.5 * float((y**2).sum())))
+    assert posterior.draws["precision"].mean() == pytest.approx(exact.mean(), rel=0.03)
+    assert posterior.draws["precision"].std() == pytest.approx(exact.std(), rel=0.05)
+    assert convergence(posterior).pareto_k < 0.5  # the guide is the posterior
+
+
+@pytest.mark.parametrize(
+    ("guide", "message"),
+    [
+        (lambda x, y=None: None, r"does not sample the site 'output\.bias'"),
+        (lambda x, y=None: _sampled(dist.Normal(0.0, 1.0)), r"no param sites"),
+    ],
+)
+def test_a_guide_that_does_not_fit_is_refused(conjugate, guide, message):
+    with pytest.raises(ValueError, match=message):
+        conjugate.run(method="svi", guide=guide)
+
+
+def _sampled(one: dist.Distribution) -> None:
+    numpyro.sample("output.weight", one.expand((3, 1)).to_event(2))
+    numpyro.sample("output.bias", one.expand((1,)).to_event(1))
+
+
+def test_a_guide_of_the_users_own_cannot_be_written_down(conjugate, tmp_path):
+    guide = AutoNormal(conjugate.model)
+    posterior = replace(conjugate.run(method="svi", steps=20, draws=6), method=inference.SVI(guide=guide))
+    with pytest.raises(ValueError, match=r"svi: guide is a AutoNormal of your own, which a file can't hold"):
+        posterior.save(tmp_path / "posterior.npz")
+    with pytest.raises(ValueError, match=r"which a file can't hold"):
+        conjugate.run(method="svi", guide=guide, steps=5, directory=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"schedule is a function of your own"):
+        conjugate.run(method="map", schedule=lambda step: 1.0, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def _two_modes(y=None):
+    w = numpyro.sample("w", dist.Normal(0.0, 2.0))
+    numpyro.sample("y", dist.Normal(w**2, 0.5), obs=y)
+
+
+def test_a_mixture_finds_both_modes_where_one_gaussian_finds_one():
+    y, grid = np.array(2.0, np.float32), np.linspace(-6, 6, 20_001)
+    density = np.exp(scipy.stats.norm(0, 2).logpdf(grid) + scipy.stats.norm(grid**2, 0.5).logpdf(2.0))
+    density /= density.sum()
+    run = dict(method="svi", particles=8, steps=4000, draws=20_000, progress=False)
+    mixture = inference.run(_two_modes, y, guide="mixture", components=4, seed=1, **run)  # starts of both signs
+    draws = mixture.draws["w"].ravel()
+    assert (draws > 0).mean() == pytest.approx(0.5, abs=0.05)
+    assert (draws**2).mean() == pytest.approx((density * grid**2).sum(), rel=0.05)
+    one = inference.run(_two_modes, y, **run)
+    assert (one.draws["w"] > 0).mean() in (0.0, 1.0)
+    gap = one.curves["loss"][0, -400:].mean() - mixture.curves["loss"][0, -400:].mean()
+    assert gap == pytest.approx(np.log(2), abs=0.1)  # what the second mode is worth
+    assert mixture.guide["weights"].sum() == pytest.approx(1)
+
+
+def test_the_pieces_add_up_to_the_free_energy(conjugate):
+    curves = conjugate.run(method="svi", steps=50).curves
+    np.testing.assert_allclose(curves["loss"], curves["kl"] - curves["expected_log_likelihood"], rtol=1e-5)
+    hot = conjugate.run(method="svi", steps=50, temperature=4.0, tempering="likelihood").curves
+    np.testing.assert_allclose(hot["loss"], hot["kl"] - hot["expected_log_likelihood"] / 4, rtol=1e-5)
+    stats = conjugate.run(method="svi", steps=50).idata.sample_stats
+    assert {"loss", "kl", "expected_log_likelihood"} <= set(stats)
+
+
+def test_the_divergence_is_in_closed_form_for_a_normal_prior_and_by_draws_for_a_mixture(conjugate):
+    posterior = conjugate.run(method="svi", steps=20, learning_rate=1e-12)  # the guide stays where it began
+    assert np.ptp(posterior.curves["kl"]) < 1e-3 * posterior.curves["kl"].mean()
+    mean = np.concatenate([posterior.guide[f"output.{part}.mean"].ravel() for part in ("bias", "weight")])
+    std = np.concatenate([posterior.guide[f"output.{part}.std"].ravel() for part in ("bias", "weight")])
+    prior = conjugate.prior
+    expected = np.sum(np.log(prior / std) + (std**2 + mean**2) / (2 * prior**2) - 0.5)
+    np.testing.assert_allclose(posterior.curves["kl"][0, 0], expected, rtol=1e-5)
+    mixed = models.linear(models.ScaleMixture(0.5, 1.0, 0.1), models.Gaussian(scale=0.5))
+    spread = inference.run(mixed, conjugate.x, conjugate.y, method="svi", steps=20, learning_rate=1e-12, progress=False)
+    assert np.ptp(spread.curves["kl"]) > 1e-2
+
+
+@pytest.mark.parametrize("prior", [dist.Normal(0.3, 1.4), dist.Laplace(-0.2, 0.7)])
+def test_expected_log_priors_are_those_of_draws(prior):
+    mean, std = jnp.array([0.5, -2.0, 0.0]), jnp.array([0.1, 1.0, 2.0])
+    draws = mean + std * jax.random.normal(jax.random.key(0), (100_000, 3))
+    values = np.asarray(prior.log_prob(draws).sum(axis=1), np.float64)
+    closed = expected_log_prob(mean, std, prior.expand((3,)).to_event(1))
+    assert abs(values.mean() - float(closed)) < Z * values.std() / np.sqrt(100_000)
+
+
+def test_blundells_weights_sum_to_one_epoch_and_do_not_overflow():
+    for count in (1, 2, 5, 469):
+        weights = [float(_blundell(Minibatch(None, jnp.int32(i), count))) / count for i in range(count)]
+        assert sum(weights) == pytest.approx(1, abs=1e-5)
+        exact = [2.0 ** (count - i) / (2.0**count - 1) for i in range(1, count + 1)]
+        np.testing.assert_allclose(weights, exact, rtol=1e-5, atol=1e-37)
+
+
+def test_blundells_weights_find_the_same_guide(conjugate):
+    mean, precision = conjugate.posterior()
+    fits = []
+    for seed in range(6):
+        run = conjugate.run(method="svi", batch_size=10, kl_weights="blundell", steps=8000, particles=4, seed=seed)
+        fits.append(np.concatenate([run.guide["output.bias.mean"], run.guide["output.weight.mean"][:, 0]]))
+    error = np.maximum(np.std(fits, axis=0, ddof=1), 0.01 / np.sqrt(np.diag(precision))) / np.sqrt(len(fits))
+    assert (np.abs(np.mean(fits, axis=0) - mean) / error).max() < Z + 1
+
+
+def test_a_start_at_the_map_begins_there(conjugate):
+    first = conjugate.run(method="svi", steps=1, learning_rate=1e-12, start="map")
+    mean, precision = conjugate.posterior()
+    found = np.concatenate([first.guide["output.bias.mean"], first.guide["output.weight.mean"][:, 0]])
+    assert (np.abs(found - mean) < 0.02 / np.sqrt(np.diag(precision))).all()
+    assert first.start == "map"
+
+
+def test_a_singular_guide_is_called_so_and_gets_no_number(conjugate):
+    for options in ({"guide": "dropout", "rate": 0.1}, {"guide": AutoDelta(conjugate.model)}):
+        judged = convergence(conjugate.run(method="svi", steps=2000, draws=50, **options))
+        assert np.isnan(judged.pareto_k)
+        assert "singular guide" in str(judged) or "had not settled" in str(judged)
+        assert "k-hat nan" not in str(judged)
+
+
+def test_pruning_takes_the_weights_with_the_lowest_signal(conjugate):
+    model = models.mlp((8,), "tanh", likelihood=models.Gaussian(scale=0.5))
+    run = dict(method="svi", steps=1000, draws=20, progress=False)
+    posterior = inference.run(model, conjugate.x, conjugate.y, **run)
+    ratios = inference.signal_to_noise(posterior)
+    assert {name: ratio.shape for name, ratio in ratios.items()} == {"hidden0.weight": (3, 8), "output.weight": (8, 1)}
+    every = np.concatenate([ratio.ravel() for ratio in ratios.values()])
+    pruned = inference.prune(posterior, 0.75)
+    gone = np.concatenate([(pruned.draws[name] == 0).all(axis=(0, 1)).ravel() for name in ratios])
+    assert gone.sum() == 24
+    assert every[gone].max() <= every[~gone].min()
+    np.testing.assert_array_equal(pruned.draws["hidden0.bias"], posterior.draws["hidden0.bias"])
+    np.testing.assert_array_equal(
+        inference.prune(posterior, 0.0).draws["output.weight"], posterior.draws["output.weight"]
+    )
+    assert np.ptp(inference.prune(posterior, 1.0).predict(conjugate.x).outputs[0, 0]) == 0
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        inference.prune(posterior, 1.5)
+    with pytest.raises(ValueError, match="signal-to-noise ratio is that of one normal per weight"):
+        inference.prune(inference.run(model, conjugate.x, conjugate.y, guide="dropout", **run), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"guide": "gaussian", "components": 3}, r"components is an option of guide='mixture'"),
+        ({"estimator": "locl"}, r"did you mean 'local'"),
+        ({"kl_weights": "blundell"}, r"deals out to minibatches; give batch_size"),
+        ({"schedule": "cosin"}, r"did you mean 'cosine'"),
+        ({"clip": 0.0}, r"clip must be a finite number above 0"),
+        ({"patience": 0}, r"patience must be at least 1"),
+        ({"start": "ensemble"}, r"start must be one of 'map', 'random', 'prior'"),
+        ({"restarts": 0}, r"restarts must be at least 1"),
+    ],
+)
+def test_wrong_options_say_what_is_right(conjugate, options, message):
+    with pytest.raises(ValueError, match=message):
+        conjugate.run(method="svi", **options)
