@@ -13,7 +13,7 @@ parts, or, by Blundell et al. (2015, equation 9), to step i = 1, ..., M with wei
 steps are led by the prior, the last ones by the data. Written as 2^-i / (1 - 2^-M), which can't overflow.
 
 After the last step the posterior is `draws` independent draws from the guide. Each comes with `lp`, the log density it
-approximates, and `guide_log_density`, log q, which importance diagnostics need; unless the guide has no density.
+approximates, and, unless the guide is singular, `guide_log_density`, log q, which importance diagnostics need.
 """
 
 from __future__ import annotations
@@ -192,11 +192,9 @@ class SVI(Optimisation):
 
         def one(key: jax.Array) -> Emission:
             drawn = family.draw(target, data, state.parameters, key)
-            statistics = (
-                {}
-                if family.singular
-                else {"lp": target.log_density(drawn.position, data), "guide_log_density": drawn.log_density}
-            )
+            statistics = {"lp": target.log_density(drawn.position, data)}
+            if not family.singular:
+                statistics["guide_log_density"] = drawn.log_density
             return target.constrain(drawn.position, data), statistics
 
         return lax.map(one, jax.random.split(key, self.draws))

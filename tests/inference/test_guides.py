@@ -18,7 +18,7 @@ import models
 from diagnostics import convergence
 from inference.expectations import expected_log_prob
 from inference.optimisation import Minibatch
-from inference.variational import _blundell
+from inference.variational import GUIDES, _blundell
 
 Z = 5.0
 
@@ -47,6 +47,28 @@ def test_a_correlated_guide_is_the_posterior_of_a_linear_model(conjugate, guide,
     floor = np.concatenate([np.full(4, 1.0), np.full(10, np.sqrt(2))]) * scale / np.sqrt(4 * 4000)  # of the draws alone
     z = (found - np.concatenate([mean, covariance[rows, columns]])) / np.maximum(error, floor)
     assert np.abs(z).max() < Z + 1, f"z-scores {np.round(z, 1)}"
+
+
+@pytest.mark.parametrize("guide", list(GUIDES))
+def test_every_guide_keeps_the_contract(guide, tmp_path, counted):
+    model = models.mlp((4,), "tanh")
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    run = dict(method="svi", guide=guide, steps=20, draws=6, batch_size=8, progress=False)
+    first = inference.run(model, x, x[:, 0], **run)
+    before = counted("lower"), counted("compile")
+    again = inference.run(models.mlp((4,), "tanh"), x, x[:, 0], **run)
+    assert (counted("lower"), counted("compile")) == before
+    for name, values in first.draws.items():
+        assert values.tobytes() == again.draws[name].tobytes()
+        assert np.isfinite(values).all()
+    assert first.shape == (1, 6)
+    assert first.idata.sample_stats["lp"].dims == ("chain", "draw")
+    assert first.idata.sample_stats["loss"].dims == ("chain", "step")
+    assert first.predict(x).outputs.shape == (1, 6, 30, 1)
+    first.save(tmp_path / "p.npz")
+    loaded = inference.load(tmp_path / "p.npz")
+    assert loaded.method == first.method
+    assert all(np.array_equal(loaded.guide[name], values) for name, values in first.guide.items())
 
 
 def test_numpyros_guides_give_what_ours_give(conjugate):
