@@ -21,7 +21,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import LowRankMultivariateNormal, MultivariateNormal
 
-from inference.expectations import expected_log_prob
+from inference.expectations import expected_log_prob, is_fixed
 from inference.guides import Drawn, Guide
 from inference.target import Data, Position, Target
 from models.validation import positive_integer
@@ -61,7 +61,9 @@ class _Joint(Guide):
         return self.distribution(parameters).entropy()
 
     def expected_log_prior(self, parameters: Correlated, name: str, prior: Any) -> jax.Array | None:
-        """By the marginals."""
+        """By the marginals, if the prior depends on no other site."""
+        if not is_fixed(prior):
+            return None
         _, unravel = ravel_pytree(parameters.location)
         scale = unravel(jnp.sqrt(self.distribution(parameters).variance))
         return expected_log_prob(parameters.location[name], scale[name], prior)

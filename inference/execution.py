@@ -24,7 +24,7 @@ from inference.posterior import Posterior, as_key
 from inference.starting import Starts, find_starts
 from inference.stopping import enough, milestones, settled
 from inference.target import Data
-from inference.together import fit_together
+from inference.together import best, fit_together, restarts
 from inference.tracing import TRACING
 from models import Network
 
@@ -158,17 +158,15 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
 
 
 def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posterior:
-    """The best of several fits from different starts: that with the least mean loss over its last tenth."""
-    keys = jax.random.split(plan.key, len(starts.positions))
+    """The best of several fits from different starts."""
     method, bound = plan.method, plan.bound
     assert isinstance(method, Optimisation)
-    fits, cost, ended = fit_together(
-        method, bound.target, [(bound.data, None)], keys, starts.positions, ledger, progress
+    together, fits = restarts(method, bound.data, plan.key)
+    each, cost, ended = fit_together(together, bound.target, fits, starts.positions, ledger, progress)
+    draws, statistics, curves, guide = best(each)
+    return plan.posterior(
+        draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide
     )
-    last = [float(fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean()) for fit in fits]
-    fit = fits[int(np.nanargmin(last))]
-    posterior = plan.posterior(*fit[:3], [], cost=starts.cost + cost, start=starts.how, ended=ended)
-    return replace(posterior, guide=fit.guide | {"restart_loss": np.array(last)})
 
 
 def _settled(method: Any, loss: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, Laplace, Normal
 
-__all__ = ["expected_log_prob", "single"]
+__all__ = ["expected_log_prob", "is_fixed", "single"]
 
 
 def expected_log_prob(location: jax.Array, scale: jax.Array, prior: Distribution) -> jax.Array | None:
@@ -30,6 +30,15 @@ def expected_log_prob(location: jax.Array, scale: jax.Array, prior: Distribution
         mean = spread + distance * jax.lax.erf(distance / (math.sqrt(2) * scale))
         return jnp.sum(-jnp.log(2 * one.scale) - mean / one.scale)
     return None
+
+
+def is_fixed(prior: Distribution) -> bool:
+    """Whether a prior depends on nothing that is drawn, such as a scale with a prior of its own.
+
+    Where weights and scale are correlated under a guide, an expectation over the weights alone is not that of both.
+    """
+    one = single(prior)
+    return not any(isinstance(getattr(one, name), jax.core.Tracer) for name in ("loc", "scale") if hasattr(one, name))
 
 
 def single(prior: Distribution) -> Distribution:

@@ -21,6 +21,7 @@ from inference.optimisation import Optimisation
 from inference.posterior import Posterior
 from inference.target import Position
 from inference.together import fit_together
+from inference.together import folds as folding
 from inference.tracing import TRACING
 from models import Network, numbers_of, with_numbers
 
@@ -83,10 +84,11 @@ def run_folds(
     enable_compilation_cache()
     keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(np.arange(len(folds)))
     starts = [_start(each, key) for each, key in zip(plans, keys, strict=True)]
-    every = [(each.bound.data, models[i]) for i, each in enumerate(plans)]
-    fits, cost, ended = fit_together(chosen, plans[0].bound.target, every, keys, starts, Ledger(), progress)
+    every = [(each.bound.data, network) for each, network in zip(plans, models, strict=True)]
+    together, data, target = folding(chosen, plans[0].bound.target, every, keys)
+    fits, cost, ended = fit_together(together, target, data, starts, Ledger(), progress)
     return [
-        replace(each.posterior(*fit[:3], [], cost=cost, ended=ended), guide=fit.guide)
+        each.posterior(fit.draws, fit.statistics, fit.curves, [], cost=cost, ended=ended, guide=fit.guide)
         for each, fit in zip(plans, fits, strict=True)
     ]
 

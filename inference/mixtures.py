@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from inference.expectations import expected_log_prob
+from inference.expectations import expected_log_prob, is_fixed
 from inference.gaussian import MeanField, narrow
 from inference.guides import Drawn, Guide
 from inference.target import Data, Position, Target
@@ -69,7 +69,9 @@ class Mixture(Guide):
         return jax.nn.softmax(parameters.logits), Drawn(positions, log_density)
 
     def expected_log_prior(self, parameters: Components, name: str, prior: Any) -> jax.Array | None:
-        """The weighted sum of the components' own."""
+        """The weighted sum of the components' own, if the prior depends on no other site."""
+        if not is_fixed(prior):
+            return None
         each = jax.vmap(lambda mean, scale: expected_log_prob(mean, scale, prior))(
             parameters.normals.location[name], parameters.normals.scale[name]
         )

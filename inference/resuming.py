@@ -24,8 +24,12 @@ from inference.costs import Cost, peak_memory
 from inference.directories import RunDirectory, described, differences, surroundings
 from inference.execution import Plan, execute, plan
 from inference.journal import Journal
+from inference.ledgers import Values
+from inference.methods import Method
+from inference.optimisation import Optimisation
 from inference.posterior import Posterior
 from inference.starting import start_of
+from inference.together import Together, best, restarts, separate
 from inference.tracing import TRACING
 from models import restored_model, to_recipe
 from models.validation import positive_number
@@ -114,17 +118,24 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     saves = [stage.manifest for stage in stages.values() if stage.manifest is not None]
     chains = stages["chains"]
     fitted = not planned.method.kept  # then the draws are made of the states
+    driven, data = _driven(planned)
     draws, scalars, ends = chains.look(
-        partial(_saved_form, planned) if fitted or planned.keeping.inputs is not None else None
+        partial(_saved_form, planned, driven, data) if fitted or planned.keeping.inputs is not None else None
     )
     if chains.manifest is None or not scalars or not next(iter(scalars.values())).shape[1]:
         raise ValueError(f"{directory} has no draws that can be read: {_whereabouts(stages)}")
-    curves = {}
+    curves: Values = {}
+    guide: Values = {}
     if fitted:
         curves = scalars
         with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-            states = [(planned.bound.data, *end[:2]) for end in ends]
-            draws, scalars = programs.conclusions(planned.method, planned.bound.target, states)
+            states = [(driven.portion(data, i), *end[:2]) for i, end in enumerate(ends)]
+            draws, scalars = programs.conclusions(driven, planned.bound.target, states)
+        if isinstance(driven, Together):
+            fits = separate(driven, planned.method.fits, draws, scalars, curves, [end[0] for end in ends])
+            draws, scalars, curves, guide = best(fits)
+        else:
+            guide = planned.method.fitted(ends[0][0])
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
         sum(save["run_seconds"] for save in saves),
@@ -134,17 +145,28 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
         start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
-        stopped=chains.stopped, guide=planned.method.fitted(ends[0][0]) if fitted else {},
+        stopped=chains.stopped, guide=guide,
     )  # fmt: skip
 
 
-def _saved_form(planned: Plan) -> Any:
+def _driven(planned: Plan) -> tuple[Method, Any]:
+    """What the chains of a run are driven by, and its data: the method itself, or several fits of it."""
+    method, data = planned.method, planned.bound.data
+    return (
+        restarts(method, data, planned.key) if isinstance(method, Optimisation) and method.fits > 1 else (method, data)
+    )
+
+
+def _saved_form(planned: Plan, driven: Method, data: Any) -> Any:
     """The form of what is saved of a chain."""
-    target, data = planned.bound.target, planned.bound.data
+    target = planned.bound.target
     with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-        return saved_shapes(
-            planned.method, target, data, target.position(data), planned.key, planned.settings, planned.keeping
-        )
+        position = target.position(planned.bound.data)
+        if isinstance(driven, Together):
+            size = data.keys.shape[1]
+            position = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), position)
+        portion = driven.portion(data, 0)
+        return saved_shapes(driven, target, portion, position, planned.key, planned.settings, planned.keeping)
 
 
 def _whereabouts(stages: dict[str, Journal]) -> str:

@@ -24,7 +24,7 @@ from inference.stopping import milestones, settled
 from inference.target import Data, Position, Target
 from models import Network, numbers_of, with_numbers
 
-__all__ = ["Fit", "Fits", "Together", "fit_together"]
+__all__ = ["Fit", "Fits", "Together", "best", "fit_together", "folds", "restarts", "separate"]
 
 
 class Fits(NamedTuple):
@@ -144,74 +144,85 @@ class Together(Method):
         return jax.vmap(one, axes)(*fits, argument)
 
 
-def fit_together(
-    method: Optimisation,
-    target: Target,
-    every: Sequence[tuple[Data, Network | None]],
-    keys: jax.Array,
-    starts: list[Position],
-    ledger: Ledger,
-    progress: bool,
-) -> tuple[list[Fit], Cost, str]:
-    """Fit a method many times; what each fit gives, what all cost, and why they ended.
+def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together, Fits]:
+    """Several fits to the same data, in as many groups on any machine, so that any machine can go on with them."""
+    count = method.fits
+    groups = min(2, count)
+    together = Together(method=method, groups=groups, apart=False, precision=method.precision)
+    return together, Fits(data, (), _dealt(jax.random.split(key, count), groups))
 
-    Args:
-        method: to fit.
-        target: of the fits, but for their data and the numbers in their models.
-        every: each fit's data and model; one of each if all fits share them.
-        keys: one per fit.
-        starts: one per fit.
-        ledger: where the curves are put.
-        progress: show it.
+
+def folds(
+    method: Optimisation, target: Target, every: Sequence[tuple[Data, Network]], keys: jax.Array
+) -> tuple[Together, Fits, Target]:
+    """Fits to data sets of equal shape, one group per core, and the target that all of them share.
+
+    A target whose model has numbers for arguments can't be differentiated block by block, so it takes all rows at once.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    groups = min(cores, len(every))
+    numbers = np.asarray([numbers_of(model) for _, model in every])
+    data = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), groups), *(data for data, _ in every))
+    shared = replace(target, model=with_numbers(target.model, (1.0,) * numbers.shape[1]), block=0)
+    together = Together(method=method, groups=groups, apart=True, precision=method.precision)
+    return together, Fits(data, _dealt(numbers, groups), _dealt(keys, groups)), shared
+
+
+def fit_together(
+    together: Together, target: Target, fits: Fits, starts: list[Position], ledger: Ledger, progress: bool
+) -> tuple[list[Fit], Cost, str]:
+    """Fit all from their starts; what each fit gives, what all cost, and why they ended.
 
     Raises:
         FloatingPointError: if a fit fails; of fits that share their data, if all do.
         KeyboardInterrupt: if it is stopped.
     """
-    count = len(starts)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    groups = min(cores, count)
-    size = -(-count // groups)
-    places = [fit % count for fit in range(groups * size)]  # the last group may do some again
-    apart = len(every) > 1
-
-    def dealt(leaves: list[Any]) -> Any:
-        return jax.tree.map(
-            lambda *leaf: np.stack([leaf[i] for i in places]).reshape(groups, size, *np.shape(leaf[0])), *leaves
-        )
-
-    if apart:
-        datas = [data._replace(temperature=np.float32(data.temperature)) for data, _ in every]
-        numbers = [np.asarray(numbers_of(model), np.float32) for _, model in every]
-        fits = Fits(dealt(datas), dealt(numbers), keys[np.array(places)].reshape(groups, size))
-        target = replace(target, model=with_numbers(target.model, (1.0,) * len(numbers[0])))
-    else:
-        fits = Fits(every[0][0], (), keys[np.array(places)].reshape(groups, size))
-    positions = dealt([jax.device_get(start) for start in starts])
-    together = Together(method=method, groups=groups, apart=apart, precision=method.precision)
+    method, count = together.method, len(starts)
+    positions = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), together.groups), *jax.device_get(starts))
     outcome = drive(
-        together, target, fits, keys[0], starts=[_at(positions, i) for i in range(groups)],
+        together, target, fits, fits.keys[0, 0], starts=[_at(positions, i) for i in range(together.groups)],
         settings=None, title=f"{method.name}, {count} fits", progress=progress, ledger=ledger,
         keeping=Keeping("all", target.model, np.zeros(0)), milestones=milestones(method),
         enough=lambda draws, scalars: scalars["loss"].shape[1] < method.steps
-        and settled(scalars["loss"], method.patience or 1),
+        and settled(scalars["loss"], method.patience),
     )  # fmt: skip
     if outcome.interrupted:
         raise KeyboardInterrupt("stopped before all fits were done: there is nothing to return")
     if outcome.stopped:
         raise FloatingPointError(next(iter(outcome.stopped.values())))
-    draws, statistics = (
-        {name: values.reshape(-1, 1, *values.shape[2:]) for name, values in group.items()}
-        for group in (outcome.draws, outcome.statistics)
-    )
-    curves = {
-        name: np.moveaxis(values, 2, 1).reshape(-1, 1, values.shape[1]) for name, values in outcome.curves.items()
-    }
-    states = [_at(outcome.states[i // size], i % size) for i in range(count)]
-    each = [
-        Fit(_at(draws, i), _at(statistics, i), _at(curves, i), method.fitted(state)) for i, state in enumerate(states)
-    ]
+    each = separate(together, count, outcome.draws, outcome.statistics, outcome.curves, outcome.states)
     return each, outcome.cost, outcome.ended
+
+
+def separate(
+    together: Together, count: int, draws: Values, statistics: Values, curves: Values, states: list[Any]
+) -> list[Fit]:
+    """The fits one by one, of what their groups have emitted: (group, fit, draw, ...) and (group, step, fit)."""
+    size = -(-count // together.groups)
+
+    def of(i: int) -> Fit:
+        group, place = divmod(i, size)
+        return Fit(
+            {name: values[group, place][None] for name, values in draws.items()},
+            {name: values[group, place][None] for name, values in statistics.items()},
+            {name: values[group, :, place][None] for name, values in curves.items()},
+            together.method.fitted(_at(states[group], place)),
+        )
+
+    return [of(i) for i in range(count)]
+
+
+def best(fits: list[Fit]) -> Fit:
+    """The fit with the least mean loss over its last tenth; its guide has that of all, as "restart_loss"."""
+    last = np.array([fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean() for fit in fits])
+    chosen = fits[int(np.nanargmin(last))]
+    return chosen._replace(guide=chosen.guide | {"restart_loss": last})
+
+
+def _dealt(values: Any, groups: int) -> Any:
+    """Values of the fits, (group, fit, ...); the last group does some again where they don't divide."""
+    size = -(-len(values) // groups)
+    return values[np.arange(groups * size) % len(values)].reshape(groups, size, *values.shape[1:])
 
 
 def _at(tree: Any, place: Any) -> Any:

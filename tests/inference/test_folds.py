@@ -96,6 +96,8 @@ def test_the_best_of_several_restarts_is_kept(tmp_path):
     assert posterior.shape == (1, 5)
     durable = inference.run(model, *FOLDS[0], directory=tmp_path / "run", **options)
     np.testing.assert_array_equal(durable.draws["output.weight"], posterior.draws["output.weight"])
+    looked = inference.load(tmp_path / "run")
+    np.testing.assert_array_equal(looked.draws["output.weight"], posterior.draws["output.weight"])
     read = inference.resume(tmp_path / "run", progress=False)
     np.testing.assert_array_equal(read.draws["output.weight"], posterior.draws["output.weight"])
     np.testing.assert_array_equal(read.guide["restart_loss"], losses)

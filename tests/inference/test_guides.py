@@ -173,6 +173,17 @@ def test_the_divergence_is_in_closed_form_for_a_normal_prior_and_by_draws_for_a_
     assert np.ptp(spread.curves["kl"]) > 1e-2
 
 
+def test_a_correlated_guide_averages_a_prior_whose_scale_is_drawn_over_draws(conjugate):
+    # Weights and their scale are correlated under the guide, so the weights' own marginals are not enough.
+    run = dict(method="svi", guide="lowrank", steps=20, draws=2, learning_rate=1e-12, progress=False)
+    spread = {}
+    for name, prior in {"fixed": models.Normal(0.8), "drawn": models.Hierarchical()}.items():
+        model = models.linear(prior, models.Gaussian(scale=0.5))
+        spread[name] = np.ptp(inference.run(model, conjugate.x, conjugate.y, **run).curves["kl"])
+    assert spread["fixed"] < 1e-3
+    assert spread["drawn"] > 1e-2
+
+
 @pytest.mark.parametrize("prior", [dist.Normal(0.3, 1.4), dist.Laplace(-0.2, 0.7)])
 def test_expected_log_priors_are_those_of_draws(prior):
     mean, std = jnp.array([0.5, -2.0, 0.0]), jnp.array([0.1, 1.0, 2.0])
