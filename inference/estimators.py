@@ -103,12 +103,17 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
 
 def check_layers(what: str, target: Target, data: Data, once: bool = False) -> None:
     """Require layers, all of them dense; and, if asked for, that each uses its weights once per row."""
-    layers = layers_of(target, data)
+    layers, sites = layers_of(target, data), target.position(data)
     if not layers:
         raise ValueError(f"{what} needs a model with the layers of models, which this one has not")
     for name, (dense, used_once) in layers.items():
         if not dense:
             raise ValueError(f"{what} is for dense layers, which '{name}' is not")
+        if f"{name}.weight" not in sites or f"{name}.bias" not in sites:
+            raise ValueError(
+                f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
+                "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
+            )
         if once and not used_once:
             raise ValueError(
                 f"{what} is exact only where each weight is used once per row, and '{name}' uses its own at many "

@@ -10,20 +10,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from inference import programs
 from inference.binding import explain_start
 from inference.catalogue import chosen_method
-from inference.compilation import enable_compilation_cache
-from inference.execution import Plan, plan
+from inference.compilation import enable_compilation_cache, in_a_hurry
+from inference.execution import plan
 from inference.ledgers import Ledger
 from inference.methods import Method
 from inference.optimisation import Optimisation
 from inference.posterior import Posterior
-from inference.target import Position
+from inference.target import Data, Position, Target
 from inference.together import fit_together
 from inference.together import folds as folding
 from inference.tracing import TRACING
-from models import Network, numbers_of, with_numbers
+from models import Hierarchical, Network, Rules, numbers_of, with_numbers
 
 __all__ = ["run_folds"]
 
@@ -71,6 +70,10 @@ def run_folds(
         raise ValueError(f"there must be one model, or one per fold: got {len(models)} for {len(folds)} folds")
     if not all(isinstance(each, Network) for each in models):
         raise TypeError("run_folds needs networks of models, whose rows are known")
+    if isinstance(models[0].prior, Rules) and any(
+        isinstance(prior, Hierarchical) for _, prior in models[0].prior.rules
+    ):
+        raise ValueError("run_folds can't take hierarchical priors that are given by rules; use one for all layers")
     same = with_numbers(models[0], (1.0,) * len(numbers_of(models[0])))
     plans = []
     for i, (each, fold) in enumerate(zip(models, folds, strict=True)):
@@ -83,9 +86,16 @@ def run_folds(
             raise ValueError(f"all folds must have one shape: fold 0 has {shapes[0]}, fold {i} has {shapes[1]}")
     enable_compilation_cache()
     keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(np.arange(len(folds)))
-    starts = [_start(each, key) for each, key in zip(plans, keys, strict=True)]
     every = [(each.bound.data, network) for each, network in zip(plans, models, strict=True)]
     together, data, target = folding(chosen, plans[0].bound.target, every, keys)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(each for each, _ in every))
+    with TRACING, jax.enable_x64(chosen.precision == "float64"):
+        numbers = np.asarray([numbers_of(network) for network in models])
+        positions, found = jax.device_get(_starts(target, stacked, numbers, keys, chosen.start))
+    starts = [jax.tree.map(lambda leaf, i=i: leaf[i], positions) for i in range(len(folds))]
+    if not found.all():
+        bad = int(np.argmin(found))
+        raise explain_start(plans[bad].bound.target, plans[bad].bound.data, starts[bad])
     fits, cost, ended = fit_together(together, target, data, starts, Ledger(), progress)
     return [
         each.posterior(fit.draws, fit.statistics, fit.curves, [], cost=cost, ended=ended, guide=fit.guide)
@@ -93,12 +103,12 @@ def run_folds(
     ]
 
 
-def _start(planned: Plan, key: jax.Array) -> Position:
-    """A random start of one fold."""
-    target, data, method = planned.bound.target, planned.bound.data, planned.method
-    with TRACING, jax.enable_x64(method.precision == "float64"):
-        same = replace(target, model=with_numbers(target.model, (1.0,) * len(numbers_of(target.model))))
-        position, found = programs.find_start(same, data, jax.random.fold_in(key, 2**30), method.start or "random", ())
-        if not found:
-            raise explain_start(same, data, position)
-    return position
+@in_a_hurry(static_argnames=("target", "how"))
+def _starts(target: Target, data: Data, numbers: jax.Array, keys: jax.Array, how: str) -> tuple[Position, jax.Array]:
+    """A random start for each fold, and whether its density is finite."""
+
+    def one(data: Data, numbers: jax.Array, key: jax.Array) -> tuple[Position, jax.Array]:
+        own = replace(target, model=with_numbers(target.model, numbers), block=0)
+        return own.start(jax.random.fold_in(key, 2**30), data, how)
+
+    return jax.vmap(one)(data, numbers, keys)

@@ -6,7 +6,7 @@ arguments of one compiled program that serves all such networks, side by side if
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ def numbers_of(record: Any) -> tuple[float, ...]:
     return tuple(number for part in _parts(record) for number in numbers_of(part))
 
 
-def with_numbers(record: Any, numbers: Sequence[Any]) -> Any:
+def with_numbers(record: Any, numbers: Iterable[Any]) -> Any:
     """The record with these in place of its floats; they may be traced, and are not checked."""
     return _rebuilt(record, iter(numbers))
 

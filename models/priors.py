@@ -198,8 +198,8 @@ class ScaleMixture(Prior):
 
     def distribution(self, site: Site) -> dist.Distribution:
         """The mixture."""
-        weights = dist.Categorical(probs=np.array([self.pi, 1 - self.pi], np.float32))
-        return dist.MixtureSameFamily(weights, dist.Normal(0.0, np.array([self.scale1, self.scale2], np.float32)))
+        weights = dist.Categorical(probs=jnp.array([self.pi, 1 - self.pi], jnp.float32))
+        return dist.MixtureSameFamily(weights, dist.Normal(0.0, jnp.array([self.scale1, self.scale2], jnp.float32)))
 
     def scale_of(self, site: Site) -> float:
         """The standard deviation of the mixture."""

@@ -16,6 +16,7 @@ from numpyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNorma
 import inference
 import models
 from diagnostics import convergence
+from inference.binding import bind
 from inference.expectations import expected_log_prob
 from inference.optimisation import Minibatch
 from inference.variational import GUIDES, _blundell
@@ -173,15 +174,41 @@ def test_the_divergence_is_in_closed_form_for_a_normal_prior_and_by_draws_for_a_
     assert np.ptp(spread.curves["kl"]) > 1e-2
 
 
-def test_a_correlated_guide_averages_a_prior_whose_scale_is_drawn_over_draws(conjugate):
-    # Weights and their scale are correlated under the guide, so the weights' own marginals are not enough.
-    run = dict(method="svi", guide="lowrank", steps=20, draws=2, learning_rate=1e-12, progress=False)
-    spread = {}
-    for name, prior in {"fixed": models.Normal(0.8), "drawn": models.Hierarchical()}.items():
-        model = models.linear(prior, models.Gaussian(scale=0.5))
-        spread[name] = np.ptp(inference.run(model, conjugate.x, conjugate.y, **run).curves["kl"])
-    assert spread["fixed"] < 1e-3
-    assert spread["drawn"] > 1e-2
+def _drawn_scale(y=None):
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    w = numpyro.sample("w", dist.Normal(0.0, scale).expand((2,)).to_event(1))
+    numpyro.sample("y", dist.Normal(w.sum(), 1.0), obs=y)
+
+
+@pytest.mark.parametrize("guide", ["lowrank", "fullrank", "mixture", "gaussian"])
+def test_a_prior_whose_scale_is_drawn_is_averaged_over_both(guide):
+    # Where weights and their scale are correlated under the guide, the weights' marginals are not enough: the terms of
+    # the free energy must be those of draws of both from the guide.
+    method = inference.SVI(guide=guide, particles=20_000)
+    bound = bind(_drawn_scale, (np.float32(1.0),), 1.0, "posterior", None)
+    parameters = method.begin(
+        bound.target, bound.data, {"scale": jnp.array(0.3), "w": jnp.array([0.5, -1.0])}, jax.random.key(0)
+    )
+    if guide in ("lowrank", "fullrank"):
+        factor = jnp.tril(3.0 * jnp.ones((3, parameters.factor.shape[1])))
+        parameters = parameters._replace(rho=jnp.zeros(3), factor=factor)
+    _, pieces = method.objective(bound.target, bound.data, Minibatch(None, 0, 1), parameters, jax.random.key(1))
+
+    def gap(key):
+        drawn = method.family.draw(bound.target, bound.data, parameters, key)
+        terms = bound.target.terms(drawn.position, bound.data)
+        return drawn.log_density - terms.log_prior - terms.log_jacobian
+
+    gaps = np.asarray(jax.vmap(gap)(jax.random.split(jax.random.key(2), 20_000)), np.float64)
+    assert abs(gaps.mean() - float(pieces["kl"])) < Z * np.sqrt(2) * gaps.std() / np.sqrt(20_000)
+
+
+def test_layers_whose_weights_are_made_of_other_sites_are_refused_where_it_matters(conjugate):
+    model = models.linear(models.Hierarchical(), models.Gaussian(scale=0.5))
+    for options in ({"estimator": "local"}, {"guide": "dropout"}):
+        with pytest.raises(ValueError, match=r"those of 'output' are made of others"):
+            inference.run(model, conjugate.x, conjugate.y, method="svi", **options)
+    assert inference.run(model, conjugate.x, conjugate.y, method="svi", steps=5, progress=False).shape == (1, 1000)
 
 
 @pytest.mark.parametrize("prior", [dist.Normal(0.3, 1.4), dist.Laplace(-0.2, 0.7)])
