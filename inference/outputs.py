@@ -19,7 +19,7 @@ from models import Likelihood, Network, numbers_of, with_numbers
 
 __all__ = ["function_values", "network_outputs"]
 
-_BLOCK = 2**22  # activations that a block of draws may hold
+_BLOCK = 2**16  # activations of a block of draws: enough to keep a core busy, and few enough for its cache
 _ROWS = 4096  # rows at a time, unless the caller says otherwise
 _PAGE = 64 * 2**20  # bytes of weights at a time: draws may be on disk, and more than fit into memory
 
