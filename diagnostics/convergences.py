@@ -241,8 +241,9 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
         )
     else:
         verdict = f"The guide has settled and is close to the posterior (Pareto k-hat {k:.2f})."
+    passed = False if failures else None if singular else True
     return Convergence(
-        verdict, not failures, tuple(failures), "guide", pareto_k=k, loss_slope=falling, gradient_noise=noise,
+        verdict, passed, tuple(failures), "guide", pareto_k=k, loss_slope=falling, gradient_noise=noise,
         thresholds=thresholds,
     )  # fmt: skip
 
