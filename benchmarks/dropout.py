@@ -40,7 +40,7 @@ _OPTIONS: dict[str, Any] = dict(
     method="svi", guide="dropout", batch_size=_BATCH, learning_rate=_LEARNING_RATE, progress=False
 )
 
-Weights = tuple[jax.Array, ...]
+Weights = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 Rates = tuple[float, float]
 
 
@@ -121,7 +121,7 @@ def _training(torch: Any, x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[i
         jax.block_until_ready(_fit_by_hand(*arrays, epochs))
         return epochs * _BATCHES
 
-    cases = {"touchstone": ours, "hand-written": by_hand}
+    cases: dict[str, Callable[[int], int]] = {"touchstone": ours, "hand-written": by_hand}
     if torch is not None:
         cases |= {
             "PyTorch": partial(_pytorch_fit, torch, x, y, False),
@@ -144,17 +144,17 @@ def _passes(weights: Weights, x: jax.Array, key: jax.Array, rates: Rates, per: s
     return jax.vmap(one)(keys) if together else lax.map(one, keys)
 
 
-def _pytorch_passes(torch: Any, network: Any, x: np.ndarray, per: str, together: bool) -> np.ndarray:
-    """Outputs (pass, point); a mask per pass is one on the rows of the matrices."""
+def _pytorch_passes(torch: Any, network: Any, x: np.ndarray, how: str) -> np.ndarray:
+    """Outputs (pass, point), with a mask per point in a "loop" or one "batch"; or with "whole" sets of weights."""
     inputs, (drop, first, relu, drop_hidden, last) = torch.from_numpy(x), network
     with torch.no_grad():
-        if per == "pass":
-            matrices = [layer.weight.T for layer in (first, last)]
-            masked = [torch.bernoulli(torch.full((_PASSES, len(m), 1), 1 - d.p)) * m if d.p else m[None]
-                      for m, d in zip(matrices, (drop, drop_hidden), strict=True)]  # fmt: skip
-            return (relu(inputs @ masked[0] + first.bias) @ masked[1] + last.bias)[..., 0].numpy()
+        if how == "whole":
+            sizes = (_INPUTS, drop.p), (_UNITS, drop_hidden.p)
+            inner, outer = (torch.bernoulli(torch.full((_PASSES, size, 1), 1 - rate)) for size, rate in sizes)
+            hidden = relu(inputs @ (inner * first.weight.T) + first.bias if drop.p else first(inputs))
+            return (hidden @ (outer * last.weight.T) + last.bias)[..., 0].numpy()
         start, rest = (inputs, network) if drop.p else (relu(first(inputs)), network[3:])
-        if together:
+        if how == "batch":
             return rest(start.expand(_PASSES, *start.shape))[..., 0].numpy()
         return torch.stack([rest(start)[:, 0] for _ in range(_PASSES)]).numpy()
 
@@ -162,18 +162,67 @@ def _pytorch_passes(torch: Any, network: Any, x: np.ndarray, per: str, together:
 def _prediction(torch: Any, x: np.ndarray, y: np.ndarray, rates: Rates) -> dict[str, Callable[[], object]]:
     rate = {"hidden0": rates[0], "output": rates[1]}
     posterior = inference.run(_MODEL, x, y, rate=rate, steps=700, draws=_PASSES, **_OPTIONS)
-    arrays = _start(), jnp.asarray(x), jax.random.key(1)
-    ways = {
-        f"{'vmap' if together else 'lax.map'}, a mask per {per}": (per, together)
-        for per in ("pass and point", "pass")
-        for together in (False, True)
+    arrays, key = (_start(), jnp.asarray(x)), jax.random.key(1)
+
+    def by_hand(per: str, together: bool) -> np.ndarray:
+        return np.asarray(_passes(*arrays, key, rates, per, together))
+
+    cases: dict[str, Callable[[], object]] = {
+        "touchstone": lambda: posterior.predict(x).outputs,
+        "hand-written, lax.map, per pass": partial(by_hand, "pass", False),
+        "hand-written, vmap, per pass": partial(by_hand, "pass", True),
+        "hand-written, lax.map, per point": partial(by_hand, "point", False),
+        "hand-written, vmap, per point": partial(by_hand, "point", True),
     }
-    cases: dict[str, Callable[[], object]] = {"touchstone": lambda: posterior.predict(x).outputs}
+    if torch is not None:
+        network = _pytorch_network(torch, rates)
+        cases |= {
+            "PyTorch, one batch, per pass": partial(_pytorch_passes, torch, network, x, "whole"),
+            "PyTorch, loop, per point": partial(_pytorch_passes, torch, network, x, "loop"),
+            "PyTorch, one batch, per point": partial(_pytorch_passes, torch, network, x, "batch"),
+        }
     return cases
+
+
+def _best(found: dict[str, float], whose: str, per: str = "") -> float:
+    return min(value for name, value in found.items() if name.startswith(whose) and name.endswith(per))
 
 
 def main() -> None:
     """Print microseconds per step, milliseconds per prediction, and ratios."""
+    x, y = _data()
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ModuleNotFoundError:
+        torch = None
+        print("PyTorch: can't be imported")
+    found = slopes(_training(torch, x, y), _SHORT, _LONG, _REPEATS)
+    steps = {name: slope for name, (slope, _) in found.items()}
+    ours = steps["touchstone"]
+    rows = [("training", "us per step", "this / touchstone", "s beyond the steps, second call")]
+    rows += [(name, f"{each * 1e6:.1f}", f"{each / ours:.2f}", f"{rest:.2f}") for name, (each, rest) in found.items()]
+    table(rows)
+    print(f"training, hand-written: {steps['hand-written'] / ours:.2f} (goal: at least 0.85)")
+    if torch is not None:
+        print(f"training, PyTorch: {_best(steps, 'PyTorch') / ours:.2f} (goal: at least 8)")
+    for what, rates in {"hidden layer": (0.0, _RATE), "both layers": (_RATE, _RATE)}.items():
+        seconds = medians(_prediction(torch, x, y, rates), _REPEATS)
+        ours = seconds["touchstone"]
+        print()
+        table(
+            [(f"prediction, dropout on {what}", "ms", "this / touchstone")]
+            + [(name, f"{each * 1e3:.0f}", f"{each / ours:.2f}") for name, each in seconds.items()]
+        )
+        for per in ("pass", "point"):
+            print(f"hand-written, a mask per {per}: {_best(seconds, 'hand-written', per) / ours:.2f}")
+        if torch is not None:
+            print(f"PyTorch, a mask per pass: {_best(seconds, 'PyTorch', 'pass') / ours:.2f}")
+            print(f"PyTorch, a mask per point: {_best(seconds, 'PyTorch', 'point') / ours:.2f} (goal: at least 2.2)")
+    draw = partial(inference.run, _MODEL, x, y, rate=_RATE, steps=1, **_OPTIONS)
+    drawn = medians({"all": partial(draw, draws=_PASSES), "one": partial(draw, draws=1)}, _REPEATS)
+    print(
+        f"\n{_PASSES} draws of the weights take {1e3 * (drawn['all'] - drawn['one']):.0f} ms more than one, at the fit"
+    )
 
 
 if __name__ == "__main__":
