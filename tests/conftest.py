@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jaxtyping
@@ -22,6 +24,19 @@ import models  # noqa: E402
 
 _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
+
+
+_MOST_MAPS = 20_000  # Linux gives a process 65,530, of which every compiled program takes several; then it crashes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_are_let_go():
+    """A worker that has compiled the programs of many test files forgets them."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
