@@ -194,7 +194,7 @@ def test_rows_with_their_own_draw_have_the_moments_of_the_guide(per):
         model = guide.layers(parameters, key)(bound.target.model.outputs)
         return handlers.substitute(model, data=substituted)(X)[:, 0]
 
-    draws = np.asarray(jax.vmap(outputs)(jax.random.split(jax.random.key(0), 40_000)), np.float64)
+    draws = np.asarray(jax.jit(jax.vmap(outputs))(jax.random.split(jax.random.key(0), 40_000)), np.float64)
     mean = X @ np.asarray(distribution.mean)[:, 0] + 0.3
     variance = X**2 @ np.asarray(distribution.variance)[:, 0]
     assert (np.abs(draws.mean(axis=0) - mean) / (draws.std(axis=0) / 200)).max() < 5
@@ -222,7 +222,9 @@ def test_a_mask_per_example_has_the_gradient_of_a_shared_one_with_less_noise():
             value = lambda p: method.objective(bound.target, bound.data, batch, p, key)[0]  # noqa: E731
             return jax.flatten_util.ravel_pytree(jax.grad(value)(parameters))[0]
 
-        gradients[name] = np.asarray(jax.vmap(gradient)(jax.random.split(jax.random.key(1), 10_000)), np.float64)
+        gradients[name] = np.asarray(
+            jax.jit(jax.vmap(gradient))(jax.random.split(jax.random.key(1), 10_000)), np.float64
+        )
     errors = {name: values.std(axis=0) / 100 for name, values in gradients.items()}
     for name in ("shared", "four"):
         gap = gradients[name].mean(axis=0) - gradients["example"].mean(axis=0)

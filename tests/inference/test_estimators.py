@@ -65,7 +65,7 @@ def test_each_rows_outputs_have_the_moments_of_random_weights_and_rows_are_uncor
         with guide.layers(PARAMETERS, key)(None):
             return models.apply("hidden0", affine, X, *layer.values())
 
-    draws = np.asarray(jax.vmap(outputs)(jax.random.split(jax.random.key(0), 20_000)), np.float64)
+    draws = np.asarray(jax.jit(jax.vmap(outputs))(jax.random.split(jax.random.key(0), 20_000)), np.float64)
     scale = PARAMETERS.scale
     mean = X @ layer["hidden0.weight"] + layer["hidden0.bias"]
     variance = X**2 @ scale["hidden0.weight"] ** 2 + scale["hidden0.bias"] ** 2
@@ -111,7 +111,7 @@ def test_weights_shared_over_time_are_refused_by_local_and_right_with_flipout():
         with Gaussian(estimator="flipout").layers(parameters, key)(None):
             return models.apply("recurrent", affine, x, *location.values()).sum(axis=(1, 2))
 
-    draws = np.asarray(jax.vmap(total)(jax.random.split(jax.random.key(0), 20_000)), np.float64)
+    draws = np.asarray(jax.jit(jax.vmap(total))(jax.random.split(jax.random.key(0), 20_000)), np.float64)
     sums = x.sum(axis=1)  # one weight acts on the sum over time: its variance, not the sum of variances
     variance = 0.25 * (sums**2).sum(axis=1) + 0.25 * 4**2
     squares = (draws - draws.mean(axis=0)) ** 2
