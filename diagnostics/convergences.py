@@ -24,6 +24,7 @@ from models import Network
 __all__ = ["Convergence", "Mixing", "convergence"]
 
 _LEAST_DRAWS, _LEAST_STEPS = 25, 50  # a tail of 5 importance weights to fit, and 10 losses to see a slope in
+_NATS = 0.1  # a loss that falls by less over the last fifth of the steps has settled, however sure the fall is
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,10 +256,12 @@ def _log_weights(posterior: Posterior) -> np.ndarray:
 
 
 def _loss_slope(loss: np.ndarray) -> float:
-    """The least-squares slope of the last fifth of the losses, in its standard errors."""
+    """The least-squares slope of the last fifth of the losses, in its standard errors; 0 if it is of no account."""
     tail = np.asarray(loss[-max(len(loss) // 5, 3) :], np.float64)
     step = np.arange(len(tail)) - (len(tail) - 1) / 2
     slope = (step @ tail) / (step @ step)
+    if abs(slope) * len(tail) < _NATS:
+        return 0.0
     residual = tail - tail.mean() - slope * step
     error = np.sqrt((residual @ residual) / max(len(tail) - 2, 1) / (step @ step))
     return float(slope / error) if error > 0 else 0.0

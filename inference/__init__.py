@@ -4,6 +4,7 @@ from inference.catalogue import METHODS
 from inference.ensembles import Ensemble
 from inference.folding import run_folds
 from inference.hamiltonian import HMC
+from inference.laplace import Laplace
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
@@ -23,6 +24,7 @@ __all__ = [
     "NUTS",
     "SVI",
     "Ensemble",
+    "Laplace",
     "Method",
     "Posterior",
     "Prediction",

@@ -7,6 +7,7 @@ from typing import Any
 
 from inference.ensembles import Ensemble
 from inference.hamiltonian import HMC
+from inference.laplace import Laplace
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
@@ -15,7 +16,7 @@ from models.validation import one_of
 
 __all__ = ["METHODS", "chosen_method"]
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, Ensemble, SVI, HMC, NUTS)}
+METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, Laplace, Ensemble, SVI, HMC, NUTS)}
 """Every method by its name."""
 
 

@@ -93,6 +93,11 @@ class Method:
         """Where chains start, one of `STARTS`; None chooses by the model."""
         return "random"
 
+    @property
+    def linearised(self) -> bool | None:
+        """Whether a network predicts as linearised at the mean of the draws, its coordinates' "mean" in `fitted`."""
+        return False
+
     def program(self) -> Method:
         """This method with every option that does not shape its compiled `step` set to one value."""
         return self

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float
 from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
 
 from inference.columns import release
 from models import Likelihood, Network, numbers_of, with_numbers
@@ -25,9 +26,16 @@ _PAGE = 64 * 2**20  # bytes of weights at a time: draws may be on disk, and more
 
 
 def network_outputs(
-    model: Network, draws: dict[str, np.ndarray], inputs: np.ndarray, batch_size: int | None = None
+    model: Network,
+    draws: dict[str, np.ndarray],
+    inputs: np.ndarray,
+    batch_size: int | None = None,
+    around: dict[str, np.ndarray] | None = None,
 ) -> Float[np.ndarray, "chain draw n k"]:
     """The outputs at some inputs under each draw, which are (chain, draw, ...) by site.
+
+    With `around`, which holds "<site>.mean" in unconstrained coordinates, they are those of the network linearised
+    there, before its likelihood's link: mean and log variance, or logits, are linear, and standard deviations positive.
 
     Raises:
         ValueError: if the inputs are not of the shape that the network was run on.
@@ -45,7 +53,12 @@ def network_outputs(
         for first in range(0, len(inputs), size):
             some = inputs[first : first + size]
             padded = np.concatenate([some, np.zeros((size - len(some), *some.shape[1:]), some.dtype)])
-            rows.append(np.asarray(_outputs(model, block, page, padded))[:, : len(some)])
+            outputs = (
+                _linearised(model, block, page, padded, {name: around[f"{name}.mean"] for name in weights})
+                if around
+                else _outputs(model, block, page, padded)
+            )
+            rows.append(np.asarray(outputs)[:, : len(some)])
         pieces.append(np.concatenate(rows, axis=1))
     chains, count = next(iter(weights.values())).shape[:2]
     outputs = np.concatenate(pieces)
@@ -89,3 +102,23 @@ def _pages(weights: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
 def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array) -> jax.Array:
     """The outputs under each draw, (draw, n, outputs), `block` draws at a time."""
     return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
+
+
+@partial(jax.jit, static_argnames=("model", "block"))
+def _linearised(
+    model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array, centre: dict[str, jax.Array]
+) -> jax.Array:
+    """The same for f(u*) + J (u - u*) in unconstrained coordinates u, of which u* is the centre."""
+    bijections = {name: biject_to(support) for name, support in model.supports(x).items()}
+
+    def heads(position: dict[str, jax.Array]) -> jax.Array:
+        values = {name: bijections[name](value) for name, value in position.items()}
+        return handlers.substitute(model.heads, data=values)(x)
+
+    at_centre, product = jax.linearize(heads, centre)
+
+    def one(draw: dict[str, jax.Array]) -> jax.Array:
+        away = {name: bijections[name].inv(value) - centre[name] for name, value in draw.items()}
+        return model.likelihood.link(at_centre + product(away))
+
+    return lax.map(one, weights, batch_size=block)

@@ -189,7 +189,8 @@ class Posterior:
         if batch_size is not None:
             positive_integer("batch_size", batch_size)
         (inputs,) = model.validate(x)
-        return Prediction.of(model.likelihood, network_outputs(model, draws, inputs, batch_size), draws)
+        around = {} if self.method.linearised is False else self.guide
+        return Prediction.of(model.likelihood, network_outputs(model, draws, inputs, batch_size, around), draws)
 
 
 def as_key(seed: int | tuple[int, ...]) -> jax.Array:

@@ -69,7 +69,11 @@ class Network:
 
     def outputs(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the network's outputs; `handlers.substitute` puts given weights in."""
-        return self.likelihood.link(self.architecture(x, self.likelihood.heads, self.prior))
+        return self.likelihood.link(self.heads(x))
+
+    def heads(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
+        """Sample the weights and give what the last layer says, before the likelihood's link."""
+        return self.architecture(x, self.likelihood.heads, self.prior)
 
     def validate(self, x: Any, y: Any = None) -> tuple[np.ndarray, ...]:
         """The data as they are used, float32 or int32 labels; raise with advice where they do not fit.
@@ -98,6 +102,11 @@ class Network:
             return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
 
         return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}
+
+    def supports(self, x: Batch) -> dict[str, Any]:
+        """Where each sample site that the outputs depend on lives, for inputs like `x`."""
+        trace = handlers.trace(_started(self.heads)).get_trace(x[:1])
+        return {name: site["fn"].support for name, site in trace.items() if site["type"] == "sample"}
 
     def prior_scales(self, x: Batch) -> dict[str, Array]:
         """The prior standard deviation of every latent site in unconstrained coordinates, in the site's shape.

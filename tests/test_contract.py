@@ -13,12 +13,21 @@ SHAPES = {"hidden0.bias": (4,), "hidden0.weight": (2, 4), "noise": (), "output.b
 OPTIONS = {
     "mle": {"steps": 30},
     "map": {"steps": 30, "batch_size": 8},
+    "laplace": {"steps": 30, "draws": 6, "batch_size": 8},
     "ensemble": {"chains": 3, "steps": 30},
     "svi": {"steps": 30, "draws": 6, "particles": 2, "batch_size": 8},
     "hmc": {"chains": 2, "draws": 6, "warmup": 3, "tuning": 60},
     "nuts": {"chains": 2, "draws": 6, "warmup": 10, "max_tree_depth": 4},
 }
-DRAWS = {"mle": (1, 1), "map": (1, 1), "ensemble": (3, 1), "svi": (1, 6), "hmc": (2, 6), "nuts": (2, 6)}
+DRAWS = {
+    "mle": (1, 1),
+    "map": (1, 1),
+    "laplace": (1, 6),
+    "ensemble": (3, 1),
+    "svi": (1, 6),
+    "hmc": (2, 6),
+    "nuts": (2, 6),
+}
 
 everywhere = pytest.mark.parametrize("method", list(inference.METHODS))
 
