@@ -13,6 +13,7 @@ from inference.prediction import Prediction
 from inference.pruning import centre, prune, signal_to_noise
 from inference.resuming import resume
 from inference.running import run
+from inference.stochastic_gradient import SGHMC, SGLD
 from inference.storage import load
 from inference.variational import SVI
 
@@ -22,6 +23,8 @@ __all__ = [
     "METHODS",
     "MLE",
     "NUTS",
+    "SGHMC",
+    "SGLD",
     "SVI",
     "Ensemble",
     "Laplace",

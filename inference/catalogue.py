@@ -11,12 +11,15 @@ from inference.laplace import Laplace
 from inference.methods import Method
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
+from inference.stochastic_gradient import SGHMC, SGLD
 from inference.variational import SVI
 from models.validation import one_of
 
 __all__ = ["METHODS", "chosen_method"]
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (MLE, MAP, Laplace, Ensemble, SVI, HMC, NUTS)}
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (MLE, MAP, Laplace, Ensemble, SVI, SGLD, SGHMC, HMC, NUTS)
+}
 """Every method by its name."""
 
 

@@ -79,7 +79,7 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} must say how long it runs")
 
     @property
-    def kept(self) -> range:
+    def kept(self) -> Sequence[int]:
         """The iterations whose draws are kept; empty if the draws are made by `conclude`."""
         return range(0)
 
@@ -233,7 +233,7 @@ class Sampler(Method):
         return self.warmup + self.draws * self.thin
 
     @property
-    def kept(self) -> range:
+    def kept(self) -> Sequence[int]:
         """The last of every `thin` iterations after the warm-up."""
         return range(self.warmup + self.thin - 1, self.iterations, self.thin)
 

@@ -28,7 +28,7 @@ from inference.target import Data, Position, Target
 from models import Network
 from models.validation import one_of, positive_integer, positive_number
 
-__all__ = ["SCHEDULES", "Minibatch", "Optimisation", "OptimisationState"]
+__all__ = ["SCHEDULES", "Minibatch", "Optimisation", "OptimisationState", "check_batch"]
 
 
 SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -132,18 +132,7 @@ class Optimisation(Method):
 
     def check(self, target: Target, data: Data) -> None:
         """A minibatch needs a network, and no more rows than there are."""
-        if self.batch_size is None:
-            return
-        if not isinstance(target.model, Network):
-            raise ValueError(
-                f"{self.name}: batch_size needs a network of models, whose rows are known; for your own NumPyro model "
-                "leave it out"
-            )
-        if self.batch_size > len(data.arrays[0]):
-            raise ValueError(
-                f"{self.name}: batch_size must be at most the number of rows, {len(data.arrays[0])}, got "
-                f"{self.batch_size}; None uses all rows"
-            )
+        check_batch(self.name, self.batch_size, target, data)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
         """The first parameters, from a start in the target's coordinates."""
@@ -222,6 +211,22 @@ class Optimisation(Method):
         places = place * self.batch_size + jnp.arange(self.batch_size)
         chosen = permuted(jax.random.fold_in(key, epoch), places, rows)
         return Minibatch(state.order[chosen] if self._resamples else chosen, place, count)
+
+
+def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -> None:
+    """Raise ValueError if a minibatch is asked of what is no network, or of more rows than there are."""
+    if batch_size is None:
+        return
+    if not isinstance(target.model, Network):
+        raise ValueError(
+            f"{name}: batch_size needs a network of models, whose rows are known; for your own NumPyro model "
+            "leave it out"
+        )
+    if batch_size > len(data.arrays[0]):
+        raise ValueError(
+            f"{name}: batch_size must be at most the number of rows, {len(data.arrays[0])}, got {batch_size}; None "
+            "uses all rows"
+        )
 
 
 def _noise(optimiser: Any, second_memory: float) -> jax.Array:

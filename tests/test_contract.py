@@ -16,6 +16,8 @@ OPTIONS = {
     "laplace": {"steps": 30, "draws": 6, "batch_size": 8},
     "ensemble": {"chains": 3, "steps": 30},
     "svi": {"steps": 30, "draws": 6, "particles": 2, "batch_size": 8},
+    "sgld": {"chains": 2, "draws": 6, "warmup": 10, "thin": 2, "batch_size": 8, "tuning": 20},
+    "sghmc": {"chains": 2, "draws": 6, "warmup": 10, "schedule": "cyclical", "cycles": 2, "step_size": 1e-4},
     "hmc": {"chains": 2, "draws": 6, "warmup": 3, "tuning": 60},
     "nuts": {"chains": 2, "draws": 6, "warmup": 10, "max_tree_depth": 4},
 }
@@ -25,6 +27,8 @@ DRAWS = {
     "laplace": (1, 6),
     "ensemble": (3, 1),
     "svi": (1, 6),
+    "sgld": (2, 6),
+    "sghmc": (2, 6),
     "hmc": (2, 6),
     "nuts": (2, 6),
 }
