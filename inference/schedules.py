@@ -20,36 +20,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.target import Position, standard_normal
-
 __all__ = ["SCHEDULES", "Cycles", "Settings", "Tuning"]
 
 _NOISE, _CURVATURE = 0.05, 0.2
 _MEMORY = 0.02  # of the running means, once they have seen 50 values
 _DAMPED = 0.1  # of the mean root: what keeps a weight with hardly any gradient from a step of any size
 _EXPONENT, _DECAY = -1 / 3, 10.0
+_TINY = 1e-30
 
 
 @dataclass(frozen=True)
 class Cycles(Sequence[int]):
-    """The iterations whose draws are kept: every `thin`-th after the `warmup` of each of equal cycles.
+    """The iterations whose draws are kept: those after the warm-up of each of several equal cycles.
 
     Attributes:
         cycles: how many.
-        warmup: of a cycle.
-        draws: kept of a cycle.
-        thin: iterations per draw.
+        warmup: iterations of a cycle that are not kept.
+        draws: those that are.
     """
 
     cycles: int
     warmup: int
     draws: int
-    thin: int
 
     @property
     def length(self) -> int:
-        """Of a cycle, in iterations."""
-        return self.warmup + self.draws * self.thin
+        """Of a cycle."""
+        return self.warmup + self.draws
 
     def __len__(self) -> int:
         return self.cycles * self.draws
@@ -62,13 +59,11 @@ class Cycles(Sequence[int]):
         if isinstance(place, slice):
             return [self[i] for i in range(*place.indices(len(self)))]
         cycle, draw = divmod(range(len(self))[place], self.draws)
-        return cycle * self.length + self.warmup + (draw + 1) * self.thin - 1
+        return cycle * self.length + self.warmup + draw
 
     def __contains__(self, iteration: object) -> bool:
-        if not isinstance(iteration, int) or not 0 <= iteration < self.cycles * self.length:
-            return False
-        after = iteration % self.length - self.warmup + 1
-        return after > 0 and after % self.thin == 0
+        inside = isinstance(iteration, int) and 0 <= iteration < self.cycles * self.length
+        return inside and iteration % self.length >= self.warmup  # type: ignore[operator]
 
 
 class Settings(NamedTuple):
@@ -77,45 +72,45 @@ class Settings(NamedTuple):
     Attributes:
         step_size: e, at its largest.
         preconditioner: G.
-        warmup: iterations of a cycle before its draws.
-        length: of a cycle.
+        warmup: steps of a cycle before its draws.
+        length: steps of a cycle.
+        thin: steps of a draw.
         tuning: steps of the pilot that this is; 0 for a chain.
     """
 
     step_size: Any
-    preconditioner: Position
+    preconditioner: Any
     warmup: Any
     length: Any
+    thin: Any
     tuning: Any
 
     @classmethod
-    def of(cls, cycles: Cycles, preconditioner: Any, step_size: float | None) -> Settings:
+    def of(cls, cycles: Cycles, thin: int, preconditioner: np.ndarray, step_size: float | None) -> Settings:
         """Those of a chain; without a step size, of a pilot that has not begun."""
-        number = next(iter(preconditioner.values())).dtype.type
-        return cls(
-            number(step_size or 0.0), preconditioner, np.int32(cycles.warmup), np.int32(cycles.length), np.int32(0)
-        )
+        first = preconditioner.dtype.type(step_size or 0.0)
+        counts = cycles.warmup * thin, cycles.length * thin, thin, 0
+        return cls(first, preconditioner, *(np.int32(count) for count in counts))
 
     def found(self, pilot: Settings, schedule: str, step_size: float | None) -> Settings:
         """The chains', from the pilot's last; where a step size decays, what it is when draws begin is as found."""
         if step_size is None:
-            chain = self._replace(tuning=np.int32(0))
-            rate, _ = SCHEDULES[schedule](chain, self.warmup)
+            rate, _ = SCHEDULES[schedule](self, self.warmup)
             step_size = float(pilot.step_size) / max(float(rate), _CURVATURE)  # at most where steps are just stable
-        return self._replace(
-            step_size=type(self.step_size)(step_size), preconditioner=pilot.preconditioner, tuning=np.int32(0)
-        )
+        return self._replace(step_size=type(self.step_size)(step_size), preconditioner=pilot.preconditioner)
 
-    def adapted(self, tuning: Tuning, iteration: jax.Array, heat: jax.Array, precondition: bool) -> Settings:
+    def adapted(
+        self, tuning: Tuning, iteration: jax.Array, heat: jax.Array, precondition: bool
+    ) -> tuple[Settings, Tuning]:
         """In a pilot, with what it has measured so far: G in its first half, e always. `heat` is a T."""
         adapting = self.tuning > 0
         scale = self.preconditioner
         if precondition:
-            changes = adapting & (2 * iteration < self.tuning)
-            scale = jax.tree.map(lambda new, old: jnp.where(changes, new, old), tuning.roots(), scale)
-        by_noise = _NOISE * 2 * heat / jnp.maximum(tuning.mean_noise(scale), 1e-30)
-        step_size = jnp.minimum(by_noise, _CURVATURE / jnp.maximum(tuning.curvature, 1e-30))
-        return self._replace(step_size=jnp.where(adapting, step_size, self.step_size), preconditioner=scale)
+            scale = jnp.where(adapting & (2 * iteration < self.tuning), tuning.inverse_roots(), scale)
+        tuning = tuning._replace(mean_noise=jnp.mean(scale * tuning.noise))
+        by_noise = _NOISE * 2 * heat / jnp.maximum(tuning.mean_noise, _TINY)
+        step_size = jnp.minimum(by_noise, _CURVATURE / jnp.maximum(tuning.curvature, _TINY))
+        return self._replace(step_size=jnp.where(adapting, step_size, self.step_size), preconditioner=scale), tuning
 
 
 class Tuning(NamedTuple):
@@ -124,68 +119,56 @@ class Tuning(NamedTuple):
     Attributes:
         square: mean square of the gradient, by coordinate.
         noise: V, by coordinate.
+        mean_noise: the mean of G V.
         direction: of the largest curvature, of norm 1.
         curvature: the largest.
         made: how many measurements.
     """
 
-    square: Position
-    noise: Position
-    direction: Position
+    square: jax.Array
+    noise: jax.Array
+    mean_noise: jax.Array
+    direction: jax.Array
     curvature: jax.Array
     made: jax.Array
 
     @classmethod
-    def begin(cls, position: Position, key: jax.Array) -> Tuning:
+    def begin(cls, direction: jax.Array) -> Tuning:
         """Nothing measured yet."""
-        nothing = jax.tree.map(jnp.zeros_like, position)
-        direction = _normalised(standard_normal(key, position))[0]
-        return cls(nothing, nothing, direction, jnp.zeros((), next(iter(position.values())).dtype), jnp.int32(0))
+        nothing, zero = jnp.zeros_like(direction), jnp.zeros((), direction.dtype)
+        return cls(nothing, nothing, zero, direction / jnp.linalg.norm(direction), zero, jnp.int32(0))
 
     def after(
-        self, gradient: Position, other: Position, product: Callable[[Position], Position], scale: Position
+        self, gradient: jax.Array, other: jax.Array, product: Callable[[jax.Array], jax.Array], scale: jax.Array
     ) -> Tuning:
         """With one more measurement: two gradients at one position, and products with the Hessian there."""
-        rate = jnp.maximum(1 / (self.made + 1), _MEMORY).astype(self.curvature.dtype)
-        roots = jax.tree.map(jnp.sqrt, scale)
-        turned = product(jax.tree.map(jnp.multiply, roots, self.direction))
-        direction, curvature = _normalised(jax.tree.map(jnp.multiply, roots, turned))
+        rate = jnp.maximum(1 / (self.made + 1), _MEMORY).astype(gradient.dtype)
+        turned = jnp.sqrt(scale) * product(jnp.sqrt(scale) * self.direction)
+        curvature = jnp.linalg.norm(turned)
         return Tuning(
-            jax.tree.map(lambda old, g: old + rate * (jnp.square(g) - old), self.square, gradient),
-            jax.tree.map(lambda old, g, o: old + rate * (0.5 * jnp.square(g - o) - old), self.noise, gradient, other),
-            direction,
+            self.square + rate * (jnp.square(gradient) - self.square),
+            self.noise + rate * (0.5 * jnp.square(gradient - other) - self.noise),
+            self.mean_noise,
+            turned / jnp.maximum(curvature, _TINY),
             self.curvature + rate * (curvature - self.curvature),
             self.made + 1,
         )
 
-    def mean_noise(self, scale: Position) -> jax.Array:
-        """The mean of G V."""
-        total = sum((jnp.vdot(scale[name], noise) for name, noise in self.noise.items()), start=jnp.zeros(()))
-        return total / sum(noise.size for noise in self.noise.values())
-
-    def roots(self) -> Position:
+    def inverse_roots(self) -> jax.Array:
         """G = 1 / root mean square, with a mean of 1."""
-        roots = jax.tree.map(jnp.sqrt, self.square)
-        size = sum(root.size for root in roots.values())
-        least = _DAMPED * sum(jnp.sum(root) for root in roots.values()) / size
-        inverse = jax.tree.map(lambda root: 1 / (root + least + 1e-30), roots)
-        mean = sum(jnp.sum(each) for each in inverse.values()) / size
-        return jax.tree.map(lambda each: each / mean, inverse)
-
-
-def _normalised(vector: Position) -> tuple[Position, jax.Array]:
-    norm = jnp.sqrt(sum((jnp.sum(jnp.square(leaf)) for leaf in vector.values()), start=jnp.zeros(())))
-    return jax.tree.map(lambda leaf: leaf / jnp.maximum(norm, 1e-30), vector), norm
+        roots = jnp.sqrt(self.square)
+        inverse = 1 / (roots + _DAMPED * jnp.mean(roots) + _TINY)
+        return inverse / jnp.mean(inverse)
 
 
 def _constant(settings: Settings, iteration: Any) -> tuple[Any, Any]:
-    return 1.0, 1.0
+    return 1.0, True
 
 
 def _decaying(settings: Settings, iteration: Any) -> tuple[Any, Any]:
     """(1 + 10 t)^(-1/3), t from 0 to 1 after the warm-up."""
     share = jnp.maximum(iteration - settings.warmup, 0) / (settings.length - settings.warmup)
-    return (1 + _DECAY * share) ** _EXPONENT, 1.0
+    return (1 + _DECAY * share) ** _EXPONENT, True
 
 
 def _cyclical(settings: Settings, iteration: Any) -> tuple[Any, Any]:

@@ -20,16 +20,22 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["permuted"]
+__all__ = ["SALTS", "permuted", "salted"]
 
 _ROUNDS = 6  # of two halves each; test_shuffling looks at single places, pairs and neighbours
+SALTS = 2 * _ROUNDS
+"""How many random words make a permutation."""
 
 
 def permuted(key: jax.Array, places: jax.Array, rows: int) -> jax.Array:
     """What a random permutation of range(rows), one for each key, has at these places."""
+    return salted(jax.random.bits(key, (SALTS,)), places, rows)
+
+
+def salted(salts: jax.Array, places: jax.Array, rows: int) -> jax.Array:
+    """The same for `SALTS` random words in place of a key."""
     high = math.isqrt(rows - 1) + 1
     low = -(-rows // high)
-    salts = jax.random.bits(key, (2 * _ROUNDS,))
 
     def turn(value: jax.Array) -> jax.Array:
         left, right = value // low, value % low

@@ -35,46 +35,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from inference.gradients import Centre, estimated_gradient, random_rows
+from inference.gradients import as_position, as_vector
+from inference.langevin import Langevin, State
 from inference.methods import Sampler, Step
 from inference.optimisation import check_batch
-from inference.schedules import SCHEDULES, Cycles, Settings, Tuning
-from inference.target import Data, Position, Target, standard_normal
+from inference.schedules import SCHEDULES, Cycles, Settings
+from inference.target import Data, Position, Target
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["SGHMC", "SGLD"]
 
-_LOOK = 100  # steps between two measurements of the gradient's noise, which take some gradients each
 _TOO_MUCH = 0.1  # of the injected noise
-
-
-class State(NamedTuple):
-    """What the next step needs.
-
-    Attributes:
-        position: w.
-        momentum: r.
-        centre: c.
-        settings: what all chains share.
-        tuning: what was measured.
-        key: the chain's; each step folds its number in.
-        iteration: how many steps were made.
-    """
-
-    position: Position
-    momentum: Position
-    centre: Centre
-    settings: Settings
-    tuning: Tuning
-    key: jax.Array
-    iteration: jax.Array
+_TINY = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +114,16 @@ class _StochasticGradient(Sampler):
     @property
     def _cycles(self) -> Cycles:
         cycles = self.cycles if self.schedule == "cyclical" else 1
-        return Cycles(cycles, self.warmup // cycles, self.draws // cycles, self.thin)
+        return Cycles(cycles, -(-self.warmup // cycles // self.thin), self.draws // cycles)
+
+    @property
+    def iterations(self) -> int:
+        """One per `thin` steps, of which the last gives a draw."""
+        return self._cycles.cycles * self._cycles.length
 
     @property
     def kept(self) -> Sequence[int]:
-        """The last of every `thin` steps after the warm-up, of each cycle."""
+        """Those after the warm-up, of each cycle."""
         return self._cycles
 
     def program(self) -> _StochasticGradient:
@@ -155,9 +139,10 @@ class _StochasticGradient(Sampler):
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Those of the pilot, if there is one."""
-        ones = jax.tree.map(lambda leaf: np.ones(leaf.shape, leaf.dtype), target.position(data))
-        settings = Settings.of(self._cycles, ones, self.step_size)
-        return settings._replace(tuning=np.int32(self.tuning)) if self.pilot() else settings
+        leaves = target.position(data).values()
+        ones = np.ones(sum(leaf.size for leaf in leaves), self.precision)
+        settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
+        return settings._replace(thin=np.int32(1), tuning=np.int32(self.tuning)) if self.pilot() else settings
 
     def pilot(self) -> _StochasticGradient | None:
         """One chain that finds what is not given."""
@@ -167,61 +152,51 @@ class _StochasticGradient(Sampler):
 
     def tuned(self, settings: Settings, state: State) -> Settings:
         """What the pilot found."""
-        return settings.found(jax.device_get(state.settings), self.schedule, self.step_size)
+        chains = settings._replace(thin=np.int32(self.thin), tuning=np.int32(0))
+        return chains.found(jax.device_get(state.settings), self.schedule, self.step_size)
+
+    def _langevin(self, target: Target) -> Langevin:
+        return Langevin(
+            target,
+            self._damping,
+            self.batch_size,
+            self.schedule,
+            self.control_variates,
+            self.preconditioner is not None,
+        )
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> State:
         """At rest at a start."""
-        rest = jax.tree.map(jnp.zeros_like, position)
-        centre = Centre.at(target, data, position, self.control_variates)
-        direction_key, key = jax.random.split(key)
-        tuning = Tuning.begin(position, direction_key)
-        settings = jax.tree.map(jnp.asarray, settings)
-        return State(position, rest, centre, settings, tuning, key, jnp.int32(0))
+        return self._langevin(target).begin(data, as_vector(position), key, settings)
 
     def step(self, target: Target, data: Data, state: State, limit: jax.Array) -> Step:
-        """One step on one minibatch."""
-        rows_key, noise_key, look_key = jax.random.split(jax.random.fold_in(state.key, state.iteration), 3)
-        rows = random_rows(rows_key, self.batch_size, data)
-        log_density, gradient = estimated_gradient(target, data, state.position, rows, state.centre)
-        adapting = state.settings.tuning > 0
-        settings, tuning = lax.cond(
-            adapting | (state.iteration % _LOOK == 0),
-            lambda: self._look(target, data, state, gradient, look_key),
-            lambda: (state.settings, state.tuning),
-        )
-        temperature, damping = data.temperature, self._damping
-        rate, hot = SCHEDULES[self.schedule](settings, state.iteration)
-        step_size = jnp.where(adapting, settings.step_size, settings.step_size * rate)
-        spread = jnp.sqrt(2 * damping * step_size * temperature * jnp.where(adapting, 1.0, hot))
-        noise = standard_normal(noise_key, state.position)
-        scale = settings.preconditioner
-        momentum = jax.tree.map(
-            lambda r, g, n, G: (1 - damping) * r + step_size * G * g + spread * jnp.sqrt(G) * n,
-            state.momentum, gradient, noise, scale,
-        )  # fmt: skip
-        position = jax.tree.map(jnp.add, state.position, momentum)
-        size = sum(leaf.size for leaf in position.values())
-        kinetic = _dot(momentum, jax.tree.map(jnp.divide, momentum, scale)) / jnp.maximum(step_size, 1e-30)
-        away = jax.tree.map(jnp.subtract, state.position, state.centre.position)
+        """Steps up to the next draw, or as many as `limit` allows."""
+        langevin, thin = self._langevin(target), state.settings.thin
+        steps = jnp.minimum(thin - state.steps % thin, limit)
+        state = lax.fori_loop(0, steps, lambda _, state: langevin.move(data, state), state)
+        complete = state.steps % thin == 0
+        settings, damping, temperature = state.settings, self._damping, data.temperature
+        step_size, _ = langevin.step_size(settings, state.steps - 1)
+        kinetic = jnp.mean(jnp.square(state.momentum) / settings.preconditioner) / jnp.maximum(step_size, _TINY)
         statistics = {
-            "configurational_temperature": -_dot(away, gradient) / size,
-            "gradient_noise_ratio": step_size * tuning.mean_noise(scale) / (2 * damping * temperature),
-            "kinetic_temperature": (1 - damping / 2) * kinetic / size,
-            "lp": log_density / temperature,
+            "configurational_temperature": state.pull / thin,
+            "gradient_noise_ratio": step_size * state.tuning.mean_noise / (2 * damping * temperature),
+            "kinetic_temperature": (1 - damping / 2) * kinetic,
+            "lp": state.log_density / temperature,
+            "n_steps": thin,
             "step_size": step_size,
         }
-        state = state._replace(
-            position=position, momentum=momentum, settings=settings, tuning=tuning, iteration=state.iteration + 1
-        )
-        return Step(state, (target.constrain(position, data), statistics))
+        draw = target.constrain(as_position(target, data, state.position), data)
+        return Step(state._replace(pull=jnp.where(complete, 0.0, state.pull)), (draw, statistics), complete, steps)
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first log density that is not finite."""
         bad = np.flatnonzero(~np.isfinite(info["lp"]))
         if bad.size:
-            where, step_size = done - len(info["lp"]) + int(bad[0]), float(info["step_size"][bad[0]])
+            where = (done - len(info["lp"]) + int(bad[0]) + 1) * int(info["n_steps"][0])
+            step_size = float(info["step_size"][bad[0]])
             raise FloatingPointError(
-                f"{self.name}: the log density became {info['lp'][bad[0]]} at step {where} with step_size="
+                f"{self.name}: the log density became {info['lp'][bad[0]]} by step {where} with step_size="
                 f"{step_size:.3g}; try step_size={step_size / 10:.1g}, or check the scale of the data"
             )
 
@@ -238,32 +213,12 @@ class _StochasticGradient(Sampler):
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
         """One per step, or two with control variates; over a minibatch, its share of the rows."""
         share = 1.0 if self.batch_size is None else self.batch_size / len(data.arrays[0])
-        return len(info["lp"]) * share * (1 + self.control_variates)
+        return float(info["n_steps"].sum()) * share * (1 + self.control_variates)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Step size and temperature."""
         temperature = sums["kinetic_temperature"] / sums["count"]
         return f"step size {info['step_size'][-1]:.3g}, kinetic temperature {temperature:.3g}"
-
-    def _look(
-        self, target: Target, data: Data, state: State, gradient: Position, key: jax.Array
-    ) -> tuple[Settings, Tuning]:
-        """Measure noise and curvature and, in the pilot, set preconditioner and step size by them."""
-        rows = random_rows(key, self.batch_size, data)
-
-        def other(position: Position) -> Position:
-            return estimated_gradient(target, data, position, rows, state.centre)[1]
-
-        def product(vector: Position) -> Position:
-            return jax.jvp(other, (state.position,), (vector,))[1]
-
-        tuning = state.tuning.after(gradient, other(state.position), product, state.settings.preconditioner)
-        precondition = self.preconditioner is not None
-        return state.settings.adapted(tuning, state.iteration, data.temperature * self._damping, precondition), tuning
-
-
-def _dot(one: Position, other: Position) -> Any:
-    return sum(jnp.vdot(one[name], other[name]) for name in one)
 
 
 @dataclass(frozen=True, kw_only=True)
