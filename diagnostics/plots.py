@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from diagnostics.convergences import Mixing
 from diagnostics.prior_predictive import PriorCheck
 from diagnostics.scoring import confidence_bins, in_data_units
 from inference import Posterior
+from inference.charts import COLOURS, chart
 from inference.functions import function_draws
 from inference.prediction import Classification, Prediction, Regression
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["band", "losses", "mixing", "observed_and_predicted", "prior_functions", "reliability", "traces"]
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito
 
 
 def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
@@ -155,18 +153,5 @@ def _colours() -> tuple[str, ...]:
 
 
 def _figure(title: str) -> tuple[Figure, Any]:
-    from matplotlib.figure import Figure  # takes a while to import, so only where a figure is drawn
-
-    class Chart(Figure):
-        """A figure that a notebook shows as a picture by itself."""
-
-        def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=100)
-            return buffer.getvalue()
-
-    figure = Chart(figsize=(5.4, 3.5), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
+    figure, (axes,) = chart([title])
     return figure, axes

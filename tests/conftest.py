@@ -14,7 +14,7 @@ import pytest
 
 os.environ.setdefault("MPLBACKEND", "agg")
 _hook = jaxtyping.install_import_hook(
-    ["data.datasets", "models.layers", "inference.prediction", "inference.mixing", "diagnostics.scoring"],
+    ["data.datasets", "models.layers", "inference.prediction", "inference.mixing", "inference.scoring"],
     "beartype.beartype",
 )
 
