@@ -1,6 +1,7 @@
 """Inference: one call for every method, and one record out of all of them."""
 
 from inference.catalogue import METHODS
+from inference.curves import Sweep
 from inference.ensembles import Ensemble
 from inference.folding import run_folds
 from inference.hamiltonian import HMC
@@ -15,6 +16,7 @@ from inference.resuming import resume
 from inference.running import run
 from inference.stochastic_gradient import SGHMC, SGLD
 from inference.storage import load
+from inference.sweeps import sweep
 from inference.variational import SVI
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Method",
     "Posterior",
     "Prediction",
+    "Sweep",
     "centre",
     "load",
     "prune",
@@ -38,4 +41,5 @@ __all__ = [
     "run",
     "run_folds",
     "signal_to_noise",
+    "sweep",
 ]

@@ -21,11 +21,15 @@ from inference.target import Data, Target, latent_sites
 from models import Network, has_recipe
 from models.validation import finite_array
 
-__all__ = ["Bound", "bind", "explain_start"]
+__all__ = ["Bound", "NoStart", "bind", "explain_start"]
 
 _RESERVED = ("chain", "draw", "step")
 _BLOCK = 2048  # rows whose activations stay in cache, and enough of them to keep the other cores busy
 _WHOLE = 20_000  # rows up to which all at once takes little memory
+
+
+class NoStart(ValueError):
+    """No start with a finite density was found."""
 
 
 class Bound(NamedTuple):
@@ -226,13 +230,13 @@ def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
     return value
 
 
-def explain_start(target: Target, data: Data, position: dict[str, Any]) -> ValueError:
+def explain_start(target: Target, data: Data, position: dict[str, Any]) -> NoStart:
     """Why a position without a finite density is none: which sites are to blame."""
     sites = target.constrain(position, data)
     log_probs, _ = compute_log_probs(target.model, target.arguments.fill(data.arrays), {}, sites)
     bad = {name: float(value) for name, value in log_probs.items() if not np.isfinite(value)}
     blame = ", ".join(f"'{name}' (log density {value})" for name, value in bad.items())
-    return ValueError(
+    return NoStart(
         "no initial point with finite density and gradient was found in 100 tries; "
         + (f"not finite at the last one: site {blame}; " if bad else "the density was finite, its gradient was not; ")
         + "check the scale of the data, the support of the observed values and the priors"

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Shaped
 
 from inference.arviz_import import arviz
 
-__all__ = ["chainwise_rhat", "ess", "mcse", "rhat"]
+__all__ = ["chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
 
 def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
@@ -29,6 +29,11 @@ def chainwise_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarra
     """R-hat of the two halves of each chain on its own: has it come to rest, in whatever mode it sits?"""
     half = draws.shape[1] // 2
     return np.stack([rhat(np.stack([chain[:half], chain[-half:]])) for chain in draws])
+
+
+def worst_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> float:
+    """The largest R-hat of all quantities; with one chain, that of its halves."""
+    return float((rhat(draws) if len(draws) > 1 else chainwise_rhat(draws)).max())
 
 
 def ess(draws: Shaped[np.ndarray, "chain draw k"], method: str = "bulk") -> Float[np.ndarray, " k"]:

@@ -40,9 +40,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def execute_in(
-    directory: str | Path, planned: Plan, args: tuple[Any, ...], predict_at: Any, progress: bool, every: float
+    directory: str | Path,
+    planned: Plan,
+    args: tuple[Any, ...],
+    predict_at: Any,
+    progress: bool,
+    every: float,
+    again: bool = False,
 ) -> Posterior:
-    """Begin a run in a directory.
+    """Begin a run in a directory; or, if `again`, go on with the same run that was begun there.
 
     Raises:
         ValueError: if there is a run in it already; with what differs from this one.
@@ -55,6 +61,8 @@ def execute_in(
             theirs = folder.asked()
             names = theirs["method"]["name"], asked["method"]["name"]
             lines = differences(*names, "method") or differences(theirs, asked)
+            if again and not lines:
+                return execute(planned, folder.stage, progress)
             what = "the same run" if not lines else "another run (" + "; ".join(lines) + ")"
             raise ValueError(
                 f"{directory} holds {what}; go on with it by inference.resume({str(directory)!r}), or use another "

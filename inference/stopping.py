@@ -49,7 +49,5 @@ def enough(posterior: Posterior) -> bool:
         if not least >= conditions["ess"]:
             return False
     if "rhat" in conditions:
-        worst = (mixing.rhat(functions) if len(functions) > 1 else mixing.chainwise_rhat(functions)).max()
-        if not worst <= conditions["rhat"]:
-            return False
+        return mixing.worst_rhat(functions) <= conditions["rhat"]
     return True

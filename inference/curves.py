@@ -1,0 +1,285 @@
+r"""A sweep: the scores of one model over the values of one thing, with errors over seeds.
+
+With s_ij the score of value i under seed j, over J seeds, and r the value that others are compared with:
+
+    mean_i = (1/J) sum_j s_ij                    standard error  sd_j(s_ij) / sqrt(J)
+    difference_i = (1/J) sum_j (s_ij - s_rj)     standard error  sd_j(s_ij - s_rj) / sqrt(J)
+
+All values share their seeds, so what a seed does to all of them alike drops out of the differences, and it is these
+that decide whether a value is better than another. The errors are over seeds on the same training and test rows: they
+say what other seeds would give, and nothing of other data. Whether a value is distinguishable from the reference is
+decided by Student's t at 95 %, divided among all differences that could have been looked at (Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import stdtrit
+
+from inference.charts import draw_curves
+from inference.scoring import BEST
+from models import Prior
+from models.rules import as_prior
+from models.validation import one_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Difference", "Sweep"]
+
+_RHAT = 1.01  # as `diagnostics.convergence` asks for
+_ERROR_RATE = 0.05
+
+
+class Difference(NamedTuple):
+    """Of each value to the reference, over the seeds that both have.
+
+    Attributes:
+        mean: value minus reference.
+        standard_error: of that mean; nan with fewer than two seeds.
+        distinguishable: whether it is more than seeds alone explain.
+    """
+
+    mean: Float[np.ndarray, " value"]
+    standard_error: Float[np.ndarray, " value"]
+    distinguishable: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Scores over the values of one thing; `str()` of it is the table with what to make of it.
+
+    Attributes:
+        name: what is varied: "temperature", "prior_scale" or "prior".
+        values: temperatures, scales or priors.
+        labels: the values in words.
+        seeds: the same for all values.
+        scores: by name, (value, seed); nan where a run failed or was not made.
+        rhat: the worst R-hat of the functions of each run; nan where its draws are not chains.
+        divergences: how many draws of each run were divergent.
+        seconds: that each run took, compiling included; nan where it was not made.
+        gradients: that each run took.
+        failures: why a run gave nothing, or lost chains, by the value's label and the seed.
+        reference: the place of the value that the others are compared with, None if it is not among them: temperature
+            1, or the model's own prior.
+        partial: True if Ctrl-C stopped it before all runs were made.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    labels: tuple[str, ...]
+    seeds: tuple[int, ...]
+    scores: dict[str, Float[np.ndarray, "value seed"]]
+    rhat: Float[np.ndarray, "value seed"]
+    divergences: Int[np.ndarray, "value seed"]
+    seconds: Float[np.ndarray, "value seed"]
+    gradients: Int[np.ndarray, "value seed"]
+    failures: dict[tuple[str, int], str]
+    reference: int | None
+    partial: bool = False
+
+    def mean(self, score: str) -> Float[np.ndarray, " value"]:
+        """The mean over the seeds that have a score; nan where none has."""
+        return _mean_and_error(self._of(score))[0]
+
+    def standard_error(self, score: str) -> Float[np.ndarray, " value"]:
+        """The standard error of that mean; nan with fewer than two seeds."""
+        return _mean_and_error(self._of(score))[1]
+
+    def difference(self, score: str, reference: Any = None) -> Difference:
+        """How far each value's score is from the reference's, seed by seed.
+
+        Args:
+            score: its name.
+            reference: one of the values, or its label; None takes `Sweep.reference`.
+        """
+        values, place = self._of(score), self._place(reference)
+        with np.errstate(invalid="ignore"):
+            gaps = values - values[place]
+        mean, error = _mean_and_error(gaps)
+        seeds = (~np.isnan(gaps)).sum(axis=1)
+        level = 1 - _ERROR_RATE / 2 / max(1, len(self.values) - 1)
+        with np.errstate(invalid="ignore"):
+            known = (seeds > 1) & np.isfinite(error) & (np.arange(len(gaps)) != place)
+            apart = known & (np.abs(mean) > stdtrit(np.maximum(seeds - 1, 1), level) * error)
+        return Difference(mean, error, apart)
+
+    def best(self, score: str = "log_score", highest: bool | None = None) -> Any:
+        """The value with the best mean score; `conclusion` says whether it stands out.
+
+        Args:
+            score: its name.
+            highest: whether more is better, for a score of your own.
+        """
+        return self.values[self._best(score, highest)]
+
+    def conclusion(self, score: str = "log_score", highest: bool | None = None) -> str:
+        """Which value is best, and whether it can be told from the reference, in a sentence."""
+        place = self._best(score, highest)
+        what = f"{score}: {self.name} {self.labels[place]} is best"
+        if self.reference is None:
+            return f"{what}."
+        own = f"{self.name} {self.labels[self.reference]}"
+        if place == self.reference:
+            found = self.difference(score)
+            others = [self.labels[i] for i in range(len(self.values)) if i != place and not found.distinguishable[i]]
+            unclear = f"; not distinguishable from it: {', '.join(others)}" if others else ", and no other is close"
+            return f"{what}{unclear if len(self.values) > 1 else ''}."
+        mean, error, apart = (each[place] for each in self.difference(score))
+        words = "" if apart else ", which is not distinguishable"
+        return f"{what}; its paired difference to {own} is {_with_error(mean, error, sign=True)}{words}."
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What speaks against believing the scores, in words."""
+        made, total = int(np.isfinite(self.seconds).sum()), self.seconds.size
+        found = [f"stopped after {made} of {total} runs"] if self.partial else []
+        found += [f"{self.name} {label}, seed {seed}: {why}" for (label, seed), why in self.failures.items()]
+        bad = self._unmixed()
+        if bad.any():
+            worst = self.labels[int(np.nanargmax(self.rhat)) // len(self.seeds)]
+            found.append(
+                f"R-hat of the functions is above {_RHAT} in {bad.sum()} of {made} runs, worst "
+                f"{np.nanmax(self.rhat):.3g} at {self.name} {worst}: their draws may not be those of the posterior"
+            )
+        if self.divergences.any():
+            where = int((self.divergences > 0).sum())
+            found.append(f"{self.divergences.sum()} divergent draws, in {where} of {made} runs")
+        return tuple(found)
+
+    def table(self) -> str:
+        """Means and paired differences with their standard errors, as text."""
+        head = [self.name, *self.scores]
+        chains = bool(np.isfinite(self.rhat).any() or np.isinf(self.rhat).any())
+        rows = []
+        for i, label in enumerate(self.labels):
+            cells = [_with_error(self.mean(score)[i], self.standard_error(score)[i]) for score in self.scores]
+            mixed = [f"{np.nanmax(self.rhat[i]):.3f}" if not np.isnan(self.rhat[i]).all() else ""] if chains else []
+            rows.append([label, *cells, *mixed, f"{_mean_and_error(self.seconds)[0][i]:.1f}"])
+        seeds = len(self.seeds)
+        over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else f"seed {self.seeds[0]}"
+        lines = [over, *_aligned([[*head, *(["worst R-hat"] if chains else []), "seconds"], *rows])]
+        if self.reference is not None and len(self.values) > 1:
+            differences = {score: self.difference(score) for score in self.scores}
+            rows = [
+                [label, *(_marked(found, i) for found in differences.values())]
+                for i, label in enumerate(self.labels)
+                if i != self.reference
+            ]
+            own = f"{self.name} {self.labels[self.reference]}"
+            lines += [f"paired differences to {own}; * cannot be explained by seeds alone", *_aligned([head, *rows])]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        lines = [self.table()]
+        if "log_score" in self.scores and len(self.values) > 1:
+            lines.append(self.conclusion())
+        return "\n".join(lines + [f"  - {concern}" for concern in self.concerns])
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The curve of each score: means with standard errors, single seeds in grey, the reference as a dashed line.
+
+        Hollow points are those of chains whose R-hat is above 1.01.
+
+        Args:
+            path: where to write the figure too, by its ending: .png, .pdf, .svg.
+        """
+        curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
+        numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
+        titles = [_directed(score) for score in self.scores]
+        figure = draw_curves(titles, curves, self.labels, numbers, np.any(self._unmixed(), axis=1), self.reference)
+        if numbers is not None:
+            figure.supxlabel(self.name.replace("_", " "), fontsize=10)
+        figure.suptitle(self._caption(), fontsize=8, color="0.3", x=0.01, ha="left")
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=150)
+        return figure
+
+    def _caption(self) -> str:
+        seeds = len(self.seeds)
+        words = [f"mean ± standard error over {seeds} seeds (grey)" if seeds > 1 else f"seed {self.seeds[0]}"]
+        words += [f"dashed: {self.name} {self.labels[self.reference]}"] if self.reference is not None else []
+        words += [f"hollow: R-hat above {_RHAT}"] if self._unmixed().any() else []
+        return "; ".join(words)
+
+    def _of(self, score: str) -> np.ndarray:
+        one_of("score", score, self.scores)
+        return self.scores[score]
+
+    def _unmixed(self) -> np.ndarray:
+        """The runs whose R-hat is too large; nan is not."""
+        return np.asarray(self.rhat > _RHAT)
+
+    def _place(self, reference: Any) -> int:
+        if reference is None:
+            if self.reference is None:
+                own = "temperature 1" if self.name == "temperature" else "the model's own prior"
+                raise ValueError(f"{own} is not among the values; give reference one of {', '.join(self.labels)}")
+            return self.reference
+        if isinstance(reference, str) and reference in self.labels:
+            return self.labels.index(reference)
+        wanted = as_prior(reference) if self.name == "prior" and not isinstance(reference, str | Prior) else reference
+        if wanted not in self.values:
+            raise ValueError(f"reference must be one of {', '.join(self.labels)}, got {reference!r}")
+        return self.values.index(wanted)
+
+    def _best(self, score: str, highest: bool | None) -> int:
+        mean = self.mean(score)
+        if highest is None and score not in BEST:
+            raise ValueError(f"whether more is better is not known of '{score}'; give highest=True or highest=False")
+        if np.isnan(mean).all():
+            raise ValueError(f"no run has a {score}")
+        if highest is None and math.isfinite(BEST[score]):
+            return int(np.nanargmin(np.abs(mean - BEST[score])))
+        return int(np.nanargmax(mean) if highest is None or highest else np.nanargmin(mean))
+
+
+def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each row, over the columns that are not nan."""
+    mean, error = np.full((2, len(values)), np.nan)
+    for i, row in enumerate(values):
+        known = row[~np.isnan(row)]
+        with np.errstate(invalid="ignore"):
+            if known.size:
+                mean[i] = known.mean()
+            if known.size > 1:
+                error[i] = known.std(ddof=1) / math.sqrt(known.size)
+    return mean, error
+
+
+def _directed(score: str) -> str:
+    """A score in words, with what is better."""
+    better = {0.0: " (lower is better)", math.inf: " (higher is better)"}
+    return score.replace("_", " ") + better.get(
+        BEST.get(score, math.nan), f" (best at {BEST.get(score)})" * (score in BEST)
+    )
+
+
+def _with_error(mean: float, error: float, sign: bool = False) -> str:
+    """A number with its standard error, to the error's second digit."""
+    plus = "+" if sign else ""
+    if np.isnan(mean):
+        return "nan"
+    if not (np.isfinite(error) and error > 0):
+        return f"{mean:{plus}.4g}"
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 6)
+    return f"{mean:{plus}.{digits}f} ± {error:.{digits}f}"
+
+
+def _marked(found: Difference, i: int) -> str:
+    return _with_error(found.mean[i], found.standard_error[i], sign=True) + (" *" if found.distinguishable[i] else "  ")
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in rows
+    ]
