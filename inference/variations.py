@@ -116,11 +116,12 @@ def _described(prior: Prior) -> str:
     if isinstance(prior, Rules):
         return "{" + ", ".join(f"{key}: {_described(rule)}" for key, rule in prior.rules) + "}"
     record: Any = prior
+    names: list[str] = [item.name for item in fields(record)] if is_dataclass(prior) else []
     words: list[str] = []
-    for item in fields(record) if is_dataclass(prior) else ():
-        value = getattr(record, item.name)
+    for name in names:
+        value = getattr(record, name)
         if isinstance(value, bool):
-            words += [item.name] * value
+            words += [name] * value
         else:
             words.append(_described(value) if isinstance(value, Prior) else _short(value))
     return f"{type(prior).__name__}({', '.join(words)})"
