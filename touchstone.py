@@ -1,4 +1,4 @@
-"""The `touchstone` command: run a method on a data set, and write reports about what came out."""
+"""The `touchstone` command: run a method on a data set, or sweep over its settings, and write reports about it."""
 
 from __future__ import annotations
 
@@ -80,6 +80,46 @@ def resume(
 
 
 @app.command()
+def sweep(
+    name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
+    temperature: Annotated[str, typer.Option(help="Temperatures to sweep over, such as 0.1,0.3,1,3; or one.")] = "1",
+    prior_scale: Annotated[str, typer.Option(help="Prior scales to sweep over, such as 0.3,1,3; or one.")] = "1",
+    method: Annotated[str, typer.Option(help="mle, map, ensemble, svi, hmc or nuts.")] = "nuts",
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
+    hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
+    activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
+    fan_in: Annotated[bool, typer.Option("--fan-in", help="Divide scales by the root of each layer's inputs.")] = False,
+    tempering: Annotated[
+        str, typer.Option(help="What the temperature divides: posterior or likelihood.")
+    ] = "posterior",
+    seeds: Annotated[int, typer.Option(help="How many; every value is run with each of them.")] = 3,
+    split: Annotated[int, typer.Option(help="Seed of the split into training and test rows.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Where to write the figure: a .png, .pdf or .svg file.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where the runs live; the same call goes on there.")] = None,
+) -> None:
+    """Score a network over temperatures or prior scales, and print the table with standard errors over seeds."""
+    with _plain_errors():
+        if plot is not None:
+            if plot.suffix not in (".png", ".pdf", ".svg"):
+                raise ValueError(f"--plot must end in .png, .pdf or .svg, got {str(plot)!r}")
+            plot.parent.mkdir(parents=True, exist_ok=True)
+        train, test = (part.flat() for part in data.load(name).split(seed=split))
+        temperatures, scales = _numbers("--temperature", temperature), _numbers("--prior-scale", prior_scale)
+        prior = models.Normal(scales[0] if len(scales) == 1 else 1.0, fan_in=fan_in)
+        found = inference.sweep(
+            models.mlp(_layers(hidden), activation, prior, _likelihood(train.classes)), train, test, method=method,
+            temperature=temperatures[0] if len(temperatures) == 1 else temperatures,
+            prior_scale=None if len(scales) == 1 else scales,
+            tempering=tempering, seeds=seeds, directory=directory,
+            **dict(_assignment(text) for text in option or []),
+        )  # fmt: skip
+        typer.echo(f"{test.name}\n{found}")
+        if plot is not None:
+            found.plot(plot)
+            typer.echo(f"written: {plot}")
+
+
+@app.command()
 def report(
     files: Annotated[list[Path], typer.Argument(help="Saved posteriors, or directories of runs.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
@@ -121,6 +161,13 @@ def _layers(text: str) -> tuple[int, ...]:
         return tuple(int(units) for units in text.split(",") if units.strip())
     except ValueError as error:
         raise ValueError(f"--hidden must be numbers of units such as 50 or 100,100, got {text!r}") from error
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{name} must be numbers such as 0.1,0.3,1, got {text!r}") from error
 
 
 def _assignment(text: str) -> tuple[str, Any]:

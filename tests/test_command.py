@@ -46,6 +46,19 @@ def test_run_in_a_directory_then_resume_then_report(tmp_path):
     assert _call("resume", tmp_path / "nowhere").exit_code == 2
 
 
+def test_sweep_prints_a_table_and_writes_a_figure(tmp_path):
+    words = ["sweep", "moons", "--method", "map", "--hidden", "", "-o", "steps=5", "--seeds", "2", "--prior-scale"]
+    done = _call(*words, "0.5,1", "--plot", tmp_path / "new" / "sweep.png", "--directory", tmp_path / "runs")
+    assert done.exit_code == 0, done.output
+    assert "moons, test\nmean ± standard error over 2 seeds" in done.output
+    assert "paired differences to prior_scale 1" in done.output
+    assert (tmp_path / "new" / "sweep.png").stat().st_size > 10_000
+    assert len(list((tmp_path / "runs").rglob("run.json"))) == 4
+    done = _call("sweep", "moons", "--temperature", "1")
+    assert done.exit_code == 2
+    assert "sweep varies one thing" in done.output
+
+
 def test_files_of_one_name_in_two_folders(tmp_path):
     for folder in ("a", "b"):
         out = tmp_path / folder / "p.npz"
@@ -71,6 +84,11 @@ def test_a_place_that_can_not_be_written_is_found_before_the_run(tmp_path):
         (("run", "moons", "-o", "draws"), "--option must look like draws=200"),
         (("run", "moons", "-o", "draws=many"), "nuts: draws must be an integer"),
         (("run", "moons", "--hidden", "ten"), "--hidden must be numbers of units such as 50 or 100,100, got 'ten'"),
+        (
+            ("sweep", "moons", "--temperature", "cold,1"),
+            "--temperature must be numbers such as 0.1,0.3,1, got 'cold,1'",
+        ),
+        (("sweep", "moons", "--temperature", "0.1,1", "--plot", "a.gif"), "--plot must end in .png, .pdf or .svg"),
         (("report", "nothing.npz"), "nothing.npz"),
     ],
 )
