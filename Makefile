@@ -38,6 +38,8 @@ bench: $(READY)
 reproduce: $(READY)
 	for name in boston concrete yacht naval; do $(BIN)/python -m experiments.dropout_uci --data $$name || exit 1; done
 	$(BIN)/python -m experiments.backprop_mnist
+	$(BIN)/python -m experiments.cold_posteriors
+	$(BIN)/python -m experiments.priors
 
 # The environment is made anew when what it should hold has changed.
 $(READY): requirements.lock pyproject.toml

@@ -123,6 +123,8 @@ class Sweep:
         """Which value is best, and whether it can be told from the reference, in a sentence."""
         place = self._best(score, highest)
         what = f"{score}: {self.name} {self.labels[place]} is best"
+        if len(self.seeds) < 2:
+            return f"{what}; one seed can't say whether that is more than chance."
         if self.reference is None:
             return f"{what}."
         own = f"{self.name} {self.labels[self.reference]}"
@@ -173,7 +175,8 @@ class Sweep:
                 if i != self.reference
             ]
             own = f"{self.name} {self.labels[self.reference]}"
-            lines += [f"paired differences to {own}; * cannot be explained by seeds alone", *_aligned([head, *rows])]
+            marks = "; * cannot be explained by seeds alone" if seeds > 1 else ""
+            lines += [f"paired differences to {own}{marks}", *_aligned([head, *rows])]
         return "\n".join(lines)
 
     def __str__(self) -> str:
