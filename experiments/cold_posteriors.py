@@ -49,7 +49,7 @@ def cold_posteriors(
     hidden: Annotated[int, typer.Option(help="Units of the hidden layer.")] = 10,
     prior_scale: Annotated[float, typer.Option(help="Of the weights, times the root of a layer's inputs.")] = 10.0,
     chains: Annotated[int, typer.Option(help="Of each run.")] = 2,
-    draws: Annotated[int, typer.Option(help="Of each chain.")] = 400,
+    draws: Annotated[int, typer.Option(help="Of each chain.")] = 1000,
     seeds: Annotated[int, typer.Option(help="Runs at each temperature.")] = 3,
     plot: Annotated[Path | None, typer.Option(help="Where to write the figure.")] = None,
 ) -> None:

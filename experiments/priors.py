@@ -67,7 +67,7 @@ def priors(
     hidden: Annotated[int, typer.Option(help="Units of the hidden layer.")] = 10,
     scale: Annotated[float, typer.Option(help="At which families are compared.")] = 10.0,
     chains: Annotated[int, typer.Option(help="Of each run.")] = 2,
-    draws: Annotated[int, typer.Option(help="Of each chain.")] = 400,
+    draws: Annotated[int, typer.Option(help="Of each chain.")] = 1000,
     seeds: Annotated[int, typer.Option(help="Runs with each prior.")] = 3,
     plot: Annotated[Path | None, typer.Option(help="Where to write the figure of the families.")] = None,
 ) -> None:

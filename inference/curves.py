@@ -43,7 +43,8 @@ class Difference(NamedTuple):
     Attributes:
         mean: value minus reference.
         standard_error: of that mean; nan with fewer than two seeds.
-        distinguishable: whether it is more than seeds alone explain.
+        distinguishable: whether it is more than seeds alone explain; never where all seeds differ by the same amount,
+            as an accuracy may on few rows, because then nothing is known of the error.
     """
 
     mean: Float[np.ndarray, " value"]
@@ -106,7 +107,7 @@ class Sweep:
         seeds = (~np.isnan(gaps)).sum(axis=1)
         level = 1 - _ERROR_RATE / 2 / max(1, len(self.values) - 1)
         with np.errstate(invalid="ignore"):
-            known = (seeds > 1) & np.isfinite(error) & (np.arange(len(gaps)) != place)
+            known = np.isfinite(error) & (error > 0)
             apart = known & (np.abs(mean) > stdtrit(np.maximum(seeds - 1, 1), level) * error)
         return Difference(mean, error, apart)
 
@@ -131,7 +132,11 @@ class Sweep:
         if place == self.reference:
             found = self.difference(score)
             others = [self.labels[i] for i in range(len(self.values)) if i != place and not found.distinguishable[i]]
-            unclear = f"; not distinguishable from it: {', '.join(others)}" if others else ", and no other is close"
+            unclear = (
+                f"; not distinguishable from it: {', '.join(others)}"
+                if others
+                else ", and distinguishable from every other"
+            )
             return f"{what}{unclear if len(self.values) > 1 else ''}."
         mean, error, apart = (each[place] for each in self.difference(score))
         words = "" if apart else ", which is not distinguishable"

@@ -278,3 +278,42 @@ def test_the_figure_has_a_panel_per_score(scales, tmp_path):
     ]  # fmt: skip
     assert all(axes.get_xscale() == "log" for axes in figure.axes)
     assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def _made_up(scores, **change):
+    shape = np.shape(scores)
+    nothing = np.zeros(shape)
+    facts = dict(rhat=nothing + np.nan, divergences=nothing.astype(int), seconds=nothing, gradients=nothing.astype(int))
+    values = tuple(10.0**i for i in range(shape[0]))
+    return inference.Sweep(
+        name="temperature", values=values, labels=tuple(f"{value:g}" for value in values), seeds=tuple(range(shape[1])),
+        scores={"log_score": np.array(scores)}, failures={}, reference=0, **{**facts, **change},
+    )  # fmt: skip
+
+
+def test_what_is_distinguishable_is_decided_over_all_differences_at_once():
+    seeds = np.array([0.0, 0.1, -0.1, 0.05])
+    noise = np.array([0.01, -0.01, 0.02, -0.02])
+    gap = 4 * noise.std(ddof=1) / 2  # t = 4 with 3 degrees of freedom: p = 0.028, too much for two differences
+    alone = _made_up([seeds, seeds - gap + noise])
+    both = _made_up([seeds, seeds - gap + noise, seeds - 1 + noise])
+    assert alone.difference("log_score").distinguishable.tolist() == [False, True]
+    assert both.difference("log_score").distinguishable.tolist() == [False, False, True]
+    assert both.conclusion() == "log_score: temperature 1 is best; not distinguishable from it: 10."
+    assert alone.conclusion() == "log_score: temperature 1 is best, and distinguishable from every other."
+    better = _made_up([seeds, seeds + gap + noise])
+    assert better.conclusion().startswith(
+        "log_score: temperature 10 is best; its paired difference to temperature 1 is +"
+    )
+    assert not _made_up([[0.5, 0.5], [0.6, 0.6]]).difference("log_score").distinguishable.any()  # no error is known
+    assert "one seed can't say" in _made_up([[0.5], [0.6]]).conclusion()
+
+
+def test_divergences_and_infinite_scores_are_shown():
+    found = _made_up(
+        [[0.5, -np.inf], [0.6, 0.7]], divergences=np.array([[0, 3], [0, 0]]), rhat=np.array([[1.0, 1.2]] * 2)
+    )
+    assert "3 divergent draws, in 1 of 4 runs" in str(found)
+    assert "above 1.01 in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
+    assert "-inf" in found.table()
+    assert found.best() == 10.0
