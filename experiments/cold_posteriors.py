@@ -57,6 +57,7 @@ def cold_posteriors(
     console = Console()
     began = time.perf_counter()
     train, test = (part.flat() for part in data.load(name).split(seed=0, test=0.5))
+    console.print(f"{name}: {len(PUBLISHED) * seeds} runs of HMC, which take some minutes", highlight=False)
     sweep = inference.sweep(
         network(prior_scale, hidden, train.classes), train, test, temperature=list(PUBLISHED), method="hmc",
         chains=chains, draws=draws, seeds=seeds, progress=False,

@@ -77,6 +77,7 @@ def priors(
     train, test = (part.flat() for part in data.load(name).split(seed=0, test=0.5))
     model = network(scale, hidden, train.classes)
     options: dict[str, Any] = dict(method="hmc", chains=chains, draws=draws, seeds=seeds, progress=False)
+    console.print(f"{name}: {(4 + len(FAMILIES)) * seeds} runs of HMC, which take some minutes", highlight=False)
     scales = inference.sweep(model, train, test, prior_scale=[0.3, 1.0, 3.0, 10.0], **options)
     console.print(f"{test.name}, {len(test)} rows\n{scales}\n", highlight=False, soft_wrap=True)
     named = families(scale, train.x.shape[1], hidden)

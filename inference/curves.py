@@ -35,6 +35,7 @@ __all__ = ["Difference", "Sweep"]
 
 _RHAT = 1.01  # as `diagnostics.convergence` asks for
 _ERROR_RATE = 0.05
+_ROUNDING = 1e-12  # of a number: more than float64 leaves between equal differences of scores
 
 
 class Difference(NamedTuple):
@@ -258,7 +259,8 @@ def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             if known.size:
                 mean[i] = known.mean()
             if known.size > 1:
-                error[i] = known.std(ddof=1) / math.sqrt(known.size)
+                equal = np.ptp(known) <= _ROUNDING * np.abs(known).max()
+                error[i] = 0.0 if equal else known.std(ddof=1) / math.sqrt(known.size)
     return mean, error
 
 

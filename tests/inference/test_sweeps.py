@@ -306,6 +306,9 @@ def test_what_is_distinguishable_is_decided_over_all_differences_at_once():
         "log_score: temperature 10 is best; its paired difference to temperature 1 is +"
     )
     assert not _made_up([[0.5, 0.5], [0.6, 0.6]]).difference("log_score").distinguishable.any()  # no error is known
+    rows = np.array([[279, 278, 270], [278, 277, 269]]) / 284  # one row of 284 at every seed, up to rounding
+    assert not _made_up(rows).difference("log_score").distinguishable.any()
+    assert _made_up(np.full((2, 3), 278 / 284)).standard_error("log_score").tolist() == [0.0, 0.0]
     assert "one seed can't say" in _made_up([[0.5], [0.6]]).conclusion()
 
 
