@@ -30,10 +30,13 @@ import inference
 import models
 from experiments.cold_posteriors import network
 
-__all__ = ["FAMILIES", "PUBLISHED", "families", "priors"]
+__all__ = ["FAMILIES", "PUBLISHED", "SCALES", "families", "priors"]
 
 PUBLISHED = {"normal": (0.866, -0.311, 0.029), "mixture": (0.863, -0.317, 0.025), "logistic": (0.869, -0.304, 0.024)}
 """Accuracy, log-likelihood and calibration error on IMDB by family, variance 1/40, read from the paper's figure."""
+
+SCALES = (0.3, 1.0, 3.0, 10.0, 30.0)
+"""Of the normal prior, before they are divided by the root of a layer's inputs."""
 
 _SHARE = 0.5  # of the wide part of the mixture, whose narrow part is a quarter as wide
 
@@ -77,8 +80,10 @@ def priors(
     train, test = (part.flat() for part in data.load(name).split(seed=0, test=0.5))
     model = network(scale, hidden, train.classes)
     options: dict[str, Any] = dict(method="hmc", chains=chains, draws=draws, seeds=seeds, progress=False)
-    console.print(f"{name}: {(4 + len(FAMILIES)) * seeds} runs of HMC, which take some minutes", highlight=False)
-    scales = inference.sweep(model, train, test, prior_scale=[0.3, 1.0, 3.0, 10.0], **options)
+    console.print(
+        f"{name}: {(len(SCALES) + len(FAMILIES)) * seeds} runs of HMC, which take some minutes", highlight=False
+    )
+    scales = inference.sweep(model, train, test, prior_scale=list(SCALES), **options)
     console.print(f"{test.name}, {len(test)} rows\n{scales}\n", highlight=False, soft_wrap=True)
     named = families(scale, train.x.shape[1], hidden)
     every = inference.sweep(replace(model, prior=named["normal"]), train, test, prior=named, **options)
