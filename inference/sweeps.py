@@ -30,6 +30,7 @@ from inference.methods import Method
 from inference.posterior import Posterior
 from inference.resuming import execute_in
 from inference.scoring import scores
+from inference.signals import Signals
 from inference.target import TEMPERINGS
 from inference.variations import Case, varied
 from models import Network
@@ -150,21 +151,24 @@ def _made(name: str, cases: list[Case], seeds: tuple[int, ...], asked: _Asked) -
     failures: dict[tuple[str, int], str] = {}
     places = [(i, j) for j in range(len(seeds)) for i in range(len(cases))]
     try:
-        for number, (i, j) in enumerate(places):
-            case, seed = cases[i], seeds[j]
-            if asked.progress:
-                print(f"run {number + 1} of {len(places)}: {name} {case.label}, seed {seed}", file=sys.stderr)
-            try:
-                posterior = asked.posterior(case, seed)
-            except (FloatingPointError, NoStart) as error:
-                failures[case.label, seed] = f"failed, {error}"
-                continue
-            if posterior.partial:
-                raise KeyboardInterrupt
-            runs[i, j] = _kept(posterior, asked.measure)
-            if posterior.stopped:
-                lost = [f"chain {chain} is left out, {why}" for chain, why in posterior.stopped.items()]
-                failures[case.label, seed] = "; ".join(lost)
+        with Signals(terminate=False) as signals:
+            for number, (i, j) in enumerate(places):
+                case, seed = cases[i], seeds[j]
+                if signals.stop:  # between two runs, where an exception could get lost
+                    raise KeyboardInterrupt
+                if asked.progress:
+                    print(f"run {number + 1} of {len(places)}: {name} {case.label}, seed {seed}", file=sys.stderr)
+                try:
+                    posterior = asked.posterior(case, seed)
+                except (FloatingPointError, NoStart) as error:
+                    failures[case.label, seed] = f"failed, {error}"
+                    continue
+                if posterior.partial:
+                    raise KeyboardInterrupt
+                runs[i, j] = _kept(posterior, asked.measure)
+                if posterior.stopped:
+                    lost = [f"chain {chain} is left out, {why}" for chain, why in posterior.stopped.items()]
+                    failures[case.label, seed] = "; ".join(lost)
     except KeyboardInterrupt:
         if not runs:
             raise
