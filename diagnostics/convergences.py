@@ -180,7 +180,9 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
         elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
 
     deciding = (in_functions if functions else in_weights) + elsewhere
-    verdict = _chain_verdict(deciding, in_weights, weights, functions)
+    verdict = " ".join(
+        filter(None, [_chain_verdict(deciding, in_weights, weights, functions), posterior.method.caveat])
+    )
     return Convergence(
         verdict,
         not deciding,

@@ -7,6 +7,7 @@ from inference.folding import run_folds
 from inference.hamiltonian import HMC
 from inference.laplace import Laplace
 from inference.methods import Method
+from inference.microcanonical import MCLMC
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
 from inference.posterior import Posterior
@@ -22,6 +23,7 @@ from inference.variational import SVI
 __all__ = [
     "HMC",
     "MAP",
+    "MCLMC",
     "METHODS",
     "MLE",
     "NUTS",

@@ -19,13 +19,13 @@ from numpyro.infer.hmc_util import dual_averaging
 
 from inference.target import Position
 
-__all__ = ["Adaptation", "Settings"]
+__all__ = ["Adaptation", "Settings", "averaged", "averaging_from", "choose", "collect", "shrunk"]
 
 _FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next ones learn from it
 _MOST_STEPS = 1_000_000  # of a trajectory: a step size below that is lost
 
 # NumPyro's gamma = 0.05 is for trees that hide a bad step; here it would swing the step by a factor of ten for ever.
-_begin_averaging, _average = dual_averaging(gamma=0.3)
+_begin_averaging, averaged = dual_averaging(gamma=0.3)
 
 
 class Settings(NamedTuple):
@@ -100,38 +100,38 @@ class Adaptation(NamedTuple):
         nothing = jax.tree.map(jnp.zeros_like, position)
         first = jnp.log(settings.step_size)
         return cls(
-            settings, _averaging(first + math.log(10), first), (nothing, nothing) if mass == "diagonal" else None
+            settings, averaging_from(first + math.log(10), first), (nothing, nothing) if mass == "diagonal" else None
         )
 
     def after(self, iteration: jax.Array, acceptance: jax.Array, position: Position, target: float) -> Adaptation:
         """After an iteration of the pilot that accepted its proposal with this probability and ended here."""
-        averaging = _average(target - acceptance, self.averaging)
+        averaging = averaged(target - acceptance, self.averaging)
         settings, moments = self.settings, self.moments
         again = iteration + 1 == settings.restart
-        averaging = _where(again, _averaging(averaging[1], averaging[1]), averaging)
+        averaging = choose(again, averaging_from(averaging[1], averaging[1]), averaging)
         if moments is not None:
             count = (iteration + 1 - settings.first).astype(acceptance.dtype)
             counts = (count > 0) & (iteration < settings.restart)
-            moments = _where(counts, _collect(moments, position, count), moments)
-            settings = settings._replace(scale=_where(again, _shrunk(settings, moments, count), settings.scale))
+            moments = choose(counts, collect(moments, position, count), moments)
+            settings = settings._replace(scale=choose(again, shrunk(settings, moments, count), settings.scale))
         step_size = jnp.clip(jnp.exp(averaging[0]), settings.length / _MOST_STEPS, settings.length)
         return Adaptation(settings._replace(step_size=step_size), averaging, moments)
 
 
-def _averaging(centre: jax.Array, first: jax.Array) -> Any:
+def averaging_from(centre: jax.Array, first: jax.Array) -> Any:
     """Dual averaging that begins at a log step size and is drawn towards a centre."""
     _, mean, slope, count, _ = _begin_averaging(centre)
     return first, mean.astype(first.dtype), slope.astype(first.dtype), count.astype(jnp.int32), centre
 
 
-def _collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
+def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
     """Welford's update of the mean and the sum of squared deviations by the `count`-th draw."""
     mean = jax.tree.map(lambda m, u: m + (u - m) / count, moments[0], position)
     squares = jax.tree.map(lambda s, m, n, u: s + (u - m) * (u - n), moments[1], moments[0], mean, position)
     return mean, squares
 
 
-def _shrunk(settings: Settings, moments: tuple[Position, Position], count: jax.Array) -> Position:
+def shrunk(settings: Any, moments: tuple[Position, Position], count: jax.Array) -> Position:
     """Standard deviations in units of the lengths, with 5 draws' worth of 0.001 of the prior's variance."""
     return jax.tree.map(
         lambda scale, squares: jnp.sqrt(
@@ -142,5 +142,6 @@ def _shrunk(settings: Settings, moments: tuple[Position, Position], count: jax.A
     )
 
 
-def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+def choose(condition: jax.Array, new: Any, old: Any) -> Any:
+    """One of two trees of arrays."""
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)

@@ -9,6 +9,7 @@ from inference.ensembles import Ensemble
 from inference.hamiltonian import HMC
 from inference.laplace import Laplace
 from inference.methods import Method
+from inference.microcanonical import MCLMC
 from inference.nuts import NUTS
 from inference.points import MAP, MLE
 from inference.stochastic_gradient import SGHMC, SGLD
@@ -18,7 +19,7 @@ from models.validation import one_of
 __all__ = ["METHODS", "chosen_method"]
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (MLE, MAP, Laplace, Ensemble, SVI, SGLD, SGHMC, HMC, NUTS)
+    method.name: method for method in (MLE, MAP, Laplace, Ensemble, SVI, SGLD, SGHMC, HMC, NUTS, MCLMC)
 }
 """Every method by its name."""
 

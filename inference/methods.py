@@ -113,6 +113,11 @@ class Method:
         """What a user should know when the run is over, by the scalars of the draws of these chains."""
         return ()
 
+    @property
+    def caveat(self) -> str:
+        """What is wrong with the draws even where they have converged, in a sentence; nothing if they are exact."""
+        return ""
+
     def settings(self, target: Target, data: Data) -> Any:
         """Arrays that follow from model and data, computed once on the host and given to `init`."""
         return None

@@ -64,6 +64,47 @@ def test_hmc_has_the_exact_moments(conjugate, temperature, tempering, options):
     check_moments(draws, mean, np.linalg.inv(precision))
 
 
+@pytest.mark.parametrize(
+    ("temperature", "tempering", "options"),
+    [
+        (1.0, "posterior", {}),
+        (0.4, "posterior", {"mass": "diagonal"}),
+        (2.5, "likelihood", {"target_acceptance": 0.6}),
+    ],
+)
+def test_adjusted_mclmc_has_the_exact_moments(conjugate, temperature, tempering, options):
+    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show.
+    posterior = conjugate.run(
+        method="mclmc", adjusted=True, draws=15_000, seed=1, temperature=temperature, tempering=tempering, **options
+    )
+    mean, precision = conjugate.posterior(temperature, tempering)
+    draws = conjugate.stacked(posterior)
+    assert mixing.ess(draws).min() > 20_000
+    check_moments(draws, mean, np.linalg.inv(precision))
+
+
+def _squared_distance(conjugate, **options) -> np.ndarray:
+    """(w - mean)^T precision (w - mean) of each draw, which is 4 on average, less 4."""
+    mean, precision = conjugate.posterior()
+    centred = conjugate.stacked(conjugate.run(method="mclmc", **options)) - mean
+    return np.einsum("cdi,ij,cdj->cd", centred, precision, centred)[..., None] - 4
+
+
+def test_the_bias_of_unadjusted_mclmc_falls_with_its_step(conjugate):
+    # Nothing but the step size differs: the length of all paths is the same.
+    options = dict(trajectory_length=0.5, warmup=200, seed=3)
+    with pytest.warns(UserWarning, match="energy variance above"):
+        large = _squared_distance(conjugate, step_size=0.3, draws=10_000, thin=3, **options)
+    half = _squared_distance(conjugate, step_size=0.15, draws=10_000, thin=6, **options)
+    small = _squared_distance(conjugate, step_size=0.05, draws=10_000, thin=18, **options)
+    bias = [float(each.mean()) for each in (large, half, small)]
+    error = [mixing.mcse(each)[0] for each in (large, half, small)]
+    said = f"biases {bias}, errors {error}"
+    assert abs(bias[0]) > 2 * Z * error[0], said
+    assert abs(bias[0]) > 2 * abs(bias[1]) + Z * np.hypot(error[0], 2 * error[1]), said  # of second order: four times
+    assert abs(bias[2]) < Z * error[2], said
+
+
 @pytest.mark.parametrize("estimate", ["map", "mle"])
 def test_members_of_an_ensemble_are_point_estimates(conjugate, estimate):
     posterior = conjugate.run(method="ensemble", chains=3, estimate=estimate)
@@ -190,6 +231,40 @@ def test_transformed_site_against_quadrature(method, temperature, tempering):
     mean = _GRID @ density
     variance = (_GRID - mean) ** 2 @ density
     check_moments(posterior.draws["sigma"][..., None].astype(float), np.array([mean]), np.array([[variance]]))
+
+
+def _location_scale_model(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    sigma = numpyro.sample("sigma", dist.Gamma(2.0, 1.0))
+    with numpyro.plate("rows", 6):
+        numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
+
+
+@pytest.mark.parametrize(("temperature", "tempering"), [(3.0, "posterior"), (3.0, "likelihood")])
+def test_adjusted_mclmc_with_a_transformed_site_against_quadrature(temperature, tempering):
+    posterior = inference.run(
+        _location_scale_model, _SCALE_DATA, method="mclmc", adjusted=True, draws=8000, seed=5, temperature=temperature,
+        tempering=tempering, progress=False, target_acceptance=0.95,
+    )  # fmt: skip
+    mu, log_sigma = np.meshgrid(np.linspace(-16, 16, 401), np.linspace(-6, 4, 501), indexing="ij")
+    sigma = np.exp(log_sigma)
+    likelihood = sum(scipy.stats.norm(mu, sigma).logpdf(value) for value in _SCALE_DATA)
+    prior = scipy.stats.norm(0, 2).logpdf(mu) + scipy.stats.gamma(2.0).logpdf(sigma)
+    prior = prior / temperature if tempering == "posterior" else prior
+    density = np.exp(likelihood / temperature + prior + log_sigma)  # on the grid of the logarithm
+    density /= density.sum()
+    # The scale has a heavy tail; these functions of it do not.
+    functions = [
+        lambda m, s: np.tanh(m),
+        lambda m, s: np.log1p(s),
+        lambda m, s: np.exp(-s),
+        lambda m, s: np.exp(-m * m * s),
+    ]
+    for function in functions:
+        draws = function(posterior.draws["mu"], posterior.draws["sigma"])[..., None].astype(float)
+        truth = (function(mu, sigma) * density).sum()
+        z = (draws.mean() - truth) / mixing.mcse(draws)[0]
+        assert abs(z) < Z, f"{draws.mean()} against {truth}, z = {z:.1f}"
 
 
 @pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (3.0, "likelihood")])

@@ -20,6 +20,8 @@ OPTIONS = {
     "sghmc": {"chains": 2, "draws": 6, "warmup": 10, "schedule": "cyclical", "cycles": 2, "step_size": 1e-4},
     "hmc": {"chains": 2, "draws": 6, "warmup": 3, "tuning": 60},
     "nuts": {"chains": 2, "draws": 6, "warmup": 10, "max_tree_depth": 4},
+    "mclmc": {"chains": 2, "draws": 6, "warmup": 200, "thin": 2},
+    "mclmc, adjusted": {"chains": 2, "draws": 6, "warmup": 40, "adjusted": True},
 }
 DRAWS = {
     "mle": (1, 1),
@@ -31,9 +33,15 @@ DRAWS = {
     "sghmc": (2, 6),
     "hmc": (2, 6),
     "nuts": (2, 6),
+    "mclmc": (2, 6),
+    "mclmc, adjusted": (2, 6),
 }
 
-everywhere = pytest.mark.parametrize("method", list(inference.METHODS))
+everywhere = pytest.mark.parametrize("method", list(OPTIONS))
+
+
+def _name(method: str) -> str:
+    return method.partition(",")[0]
 
 
 def _data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -43,11 +51,12 @@ def _data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _run(method: str, seed: int = 0, rows: int = 0) -> inference.Posterior:
-    return inference.run(MODEL, *_data(rows), method=method, seed=seed, progress=False, **OPTIONS[method])
+    return inference.run(MODEL, *_data(rows), method=_name(method), seed=seed, progress=False, **OPTIONS[method])
 
 
 def test_every_method_has_a_row_here():
-    assert set(OPTIONS) == set(DRAWS) == set(inference.METHODS)
+    assert set(OPTIONS) == set(DRAWS)
+    assert {_name(method) for method in OPTIONS} == set(inference.METHODS)
 
 
 @everywhere
@@ -78,7 +87,7 @@ def test_inference_data(method):
     assert idata.sample_stats["lp"].dims == ("chain", "draw")
     assert idata.observed_data["y"].shape == (30,)
     np.testing.assert_array_equal(idata.observed_data["y"], _data()[1].astype(np.float32))
-    assert idata.posterior.attrs["method"] == method
+    assert idata.posterior.attrs["method"] == _name(method)
 
 
 @everywhere
@@ -91,13 +100,12 @@ def test_same_seed_same_bits_other_seed_other_draws(method):
 
 @everywhere
 def test_second_call_with_other_data_of_the_same_shape_makes_no_program(method, counted):
-    first = inference.run(MODEL, *(array[:29] for array in _data()), method=method, progress=False, **OPTIONS[method])
+    options = dict(method=_name(method), progress=False, **OPTIONS[method])
+    first = inference.run(MODEL, *(array[:29] for array in _data()), **options)
     assert counted("lower") > 0  # 29 rows are new, so this one had to
     before = counted("lower"), counted("compile")
     other = tuple(array[:29] for array in _data(1))
-    second = inference.run(
-        models.mlp(hidden=(4,), activation="tanh"), *other, method=method, seed=9, progress=False, **OPTIONS[method]
-    )
+    second = inference.run(models.mlp(hidden=(4,), activation="tanh"), *other, seed=9, **options)
     assert (counted("lower"), counted("compile")) == before
     assert first.shape == second.shape
 
@@ -136,7 +144,7 @@ def test_save_and_load(method, tmp_path):
 
 @everywhere
 def test_temperature_is_accepted(method):
-    kind = dict(temperature=0.5, tempering="likelihood", method=method, progress=False, **OPTIONS[method])
+    kind = dict(temperature=0.5, tempering="likelihood", method=_name(method), progress=False, **OPTIONS[method])
     if method == "mle":
         with pytest.warns(UserWarning, match="ignores the temperature"):
             posterior = inference.run(MODEL, *_data(), **kind)
@@ -154,11 +162,12 @@ def test_any_model_of_the_users(method):
 
     def model(scale, y=None):
         level = numpyro.sample("level", dist.Normal(0, 10))
+        numpyro.sample("other", dist.Normal(0, 1))  # a direction needs two unknowns
         numpyro.deterministic("ratio", level / scale)
         with numpyro.plate("rows", 5):
             numpyro.sample("y", dist.Normal(level, scale), obs=y)
 
-    posterior = inference.run(model, 1.0, np.arange(5.0), method=method, progress=False, **options)
+    posterior = inference.run(model, 1.0, np.arange(5.0), method=_name(method), progress=False, **options)
     np.testing.assert_allclose(posterior.draws["ratio"], posterior.draws["level"], rtol=1e-6)
     sites = posterior.predict(4.0)
     assert set(sites) == {"y", "ratio"}

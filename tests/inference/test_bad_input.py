@@ -90,6 +90,15 @@ BAD_CALLS = {
     "hot beyond float32": ({"temperature": 1e40}, ValueError, r"temperature must be a number that float32 can hold"),
     "infinite temperature": ({"temperature": np.inf}, ValueError, r"temperature must be a finite number above 0"),
     "unknown tempering": ({"tempering": "prior"}, ValueError, r"tempering must be one of 'posterior', 'likelihood'"),
+    "microcanonical step": ({"method": "mclmc", "step_size": -1.0}, ValueError, r"mclmc: step_size must be a finite"),
+    "step beyond the length": (
+        {"method": "mclmc", "step_size": 2.0, "trajectory_length": 1.0}, ValueError, r"at most the trajectory_length, 1.0"
+    ),
+    "length in words": ({"method": "mclmc", "trajectory_length": "auto"}, TypeError, r"trajectory_length must be a num"),
+    "adjusted in words": ({"method": "mclmc", "adjusted": "yes"}, TypeError, r"adjusted must be True or False, got str"),
+    "no energy variance": ({"method": "mclmc", "energy_variance": 0}, ValueError, r"energy_variance must be a finite"),
+    "unknown mass": ({"method": "mclmc", "mass": "diag"}, ValueError, r"mclmc: mass must be one of .* mean 'diagonal'"),
+    "no time to adapt": ({"method": "mclmc", "warmup": 10}, ValueError, r"mclmc: warmup, which finds .* at least 40"),
     "data by name": ({"x": X}, ValueError, r"'x' is not an option of nuts; data are given by position"),
     "negative seed": ({"seed": -1}, ValueError, r"seed must be 0 to 2\^32 - 1.*got -1"),
     "large seed": ({"seed": 2**32}, ValueError, r"seed must be 0 to 2\^32 - 1.*got 4294967296"),
@@ -242,6 +251,7 @@ def test_batches_need_a_network():
 def test_start_of_infinite_density_names_the_site(method):
     def impossible(y):
         rate = numpyro.sample("rate", dist.Exponential(1.0))
+        numpyro.sample("other", dist.Normal(0.0, 1.0))  # mclmc needs two unknowns
         numpyro.sample("y", dist.Normal(rate, 1e-30).expand((6,)).to_event(1), obs=y)
 
     with pytest.raises(ValueError, match=r"no initial point.*site 'y' \(log density -inf\)"):

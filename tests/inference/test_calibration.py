@@ -1,4 +1,4 @@
-"""Simulation-based calibration of HMC (Talts et al. 2018), exact: ranks are uniform if and only if the kernel is right.
+"""Simulation-based calibration of exact samplers (Talts et al. 2018): ranks are uniform if and only if a kernel is right.
 
 Weights are drawn from the prior and data from the weights, so the weights are a draw of the posterior given the data.
 They are put at a random place of a stationary chain: k draws of one chain from them and n - k of another. The kernel
@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.stats
 from numpyro import handlers
 from numpyro.infer import Predictive
@@ -17,6 +18,7 @@ from numpyro.infer import Predictive
 import models
 from inference.binding import bind
 from inference.hamiltonian import HMC
+from inference.microcanonical import MCLMC
 from inference.target import Target
 
 SIMULATIONS, DRAWS, THIN, BINS = 512, 63, 2, 16
@@ -24,6 +26,7 @@ X = np.random.default_rng(0).uniform(-2, 2, (12, 2)).astype(np.float32)
 PLACE = np.array([[0.7, -1.1]], np.float32)
 MODEL = models.mlp((3,), "tanh", likelihood=models.Gaussian(scale=0.5))
 METHOD = HMC(step_size=0.12, trajectory_length=1.2, precision="float64")  # vmap needs one precision throughout
+ADJUSTED = MCLMC(adjusted=True, step_size=1.5, trajectory_length=4.0, warmup=0, precision="float64")
 FAMILY_WISE = 1e-4  # false alarms over all quantities
 
 
@@ -37,7 +40,7 @@ def _quantities(target: Target, position, data) -> jax.Array:
     )
 
 
-def _p_values(method: HMC, sampled_with=MODEL) -> np.ndarray:
+def _p_values(method: HMC | MCLMC, sampled_with=MODEL) -> np.ndarray:
     """One per quantity, for draws of a method from the posterior of one model and data from `MODEL`."""
     with jax.enable_x64(True):
         target, template = bind(sampled_with, (X, np.zeros(12, np.float32)), 1.0, "posterior")[:2]
@@ -72,8 +75,9 @@ def _p_values(method: HMC, sampled_with=MODEL) -> np.ndarray:
     return scipy.stats.chisquare(counts, axis=1).pvalue
 
 
-def test_ranks_are_uniform():
-    p = _p_values(METHOD)
+@pytest.mark.parametrize("method", [METHOD, ADJUSTED], ids=["hmc", "mclmc"])
+def test_ranks_are_uniform(method):
+    p = _p_values(method)
     assert p.min() > FAMILY_WISE / len(p), f"p-values {p}"
 
 

@@ -31,7 +31,11 @@ def same(first: inference.Posterior, second: inference.Posterior, draws: int | N
     )
 
 
-samplers = pytest.mark.parametrize("options", [NUTS, HMC], ids=["nuts", "hmc"])
+MCLMC = {"method": "mclmc", "draws": 20, "warmup": 40, "thin": 2, "start": "random"}
+ADJUSTED = {**MCLMC, "adjusted": True, "thin": 1}
+samplers = pytest.mark.parametrize(
+    "options", [NUTS, HMC, MCLMC, ADJUSTED], ids=["nuts", "hmc", "mclmc", "adjusted mclmc"]
+)
 
 
 @samplers

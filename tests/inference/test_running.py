@@ -194,6 +194,7 @@ def test_lp_is_the_log_density_of_each_draw(conjugate):
     for method, options in {
         "nuts": {"chains": 2, "draws": 20, "warmup": 50},
         "hmc": {"chains": 2, "draws": 20},
+        "mclmc": {"chains": 2, "draws": 20, "warmup": 100},
         "svi": {"steps": 50, "draws": 20},
         "map": {"steps": 50},
         "mle": {"steps": 50},

@@ -1,0 +1,300 @@
+r"""MCLMC: microcanonical Langevin Monte Carlo, unadjusted and adjusted (Robnik et al. 2023, 2025; Sommer et al. 2025).
+
+Draws come from exp(log density) of `inference.target`. A position x has a direction u of length 1, uniform on the
+sphere, and both follow the dynamics of `inference.isokinetic` with steps of size e, along which the energy
+
+    E = K - log density(x)
+
+would not change if the steps were exact.
+
+**Unadjusted.** An iteration is one step, before which the direction is partly drawn anew,
+
+    u <- (u + nu z) / |u + nu z|,    z ~ N(0, I),    nu^2 = (exp(2 e / L) - 1) / d
+
+so that it is forgotten over the length L (`trajectory_length`). There is no Metropolis step: the draws follow a density
+that differs from the posterior by an error of the order e^2, which neither more draws nor R-hat show. It is exact only in
+the limit of small steps; the step size is such that the error of a step has the variance `energy_variance` per
+coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back with a new direction,
+so that a first step that is too long does not throw a chain out of its mode; afterwards nothing is taken back.
+
+**Adjusted.** An iteration is a trajectory from a new direction, of n steps with n drawn evenly from 1 to about 2 L / e. Its
+end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is exact.
+The log densities at both ends and K are in float64, also on a float32 trajectory.
+
+A network's chains start each at its own member of an ensemble, and each adapts on its own (`inference.tuning`), as in
+MILE. BlackJAX's integrator is replaced by ours, whose K does not lose digits in float32, and its tuners because they are
+loops on the host that can't be cut, saved and gone on with. Of its three stages of tuning, the third, a length by
+autocorrelation, is left out.
+
+References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtr
+
+from inference.isokinetic import Path, isokinetic, refreshed
+from inference.methods import Sampler, Step
+from inference.target import Data, Position, Target, standard_normal
+from inference.tuning import Geometry, Tuning
+from inference.whitening import prior_scales
+from models.validation import fraction, one_of, positive_integer, positive_number
+
+__all__ = ["MCLMC", "MCLMCState"]
+
+_DIVERGENT = 1000.0  # nats of energy error, as for HMC
+_STUCK = 0.1  # acceptance below which a chain hardly moves
+_TAKEN_BACK = 1000.0  # times the wanted squared error: the step was more than 3 times too long
+_ROUGH = 10.0  # times the wanted energy variance: the step is half as long again as wanted
+_LEAST_WARMUP = 40  # iterations in which anything can be found
+_WARMUP_STEPS = 1000  # of a trajectory in warm-up: no runaway while the step is sought
+_GRADIENTS = 2  # of a step
+
+
+class MCLMCState(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+        position: where the chain is, and where a refused trajectory goes back to.
+        gradient: of the log density there.
+        log_density: there, in float64; exact where an energy is judged by it.
+        path: the trajectory under way, if it has steps left.
+        tuning: step size, length and scales, and how the warm-up finds them.
+        iteration: how many trajectories have ended.
+        key: the chain's key; each iteration folds its number in.
+    """
+
+    position: Position
+    gradient: Position
+    log_density: jax.Array
+    path: Path
+    tuning: Tuning
+    iteration: jax.Array
+    key: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCLMC(Sampler):
+    """Microcanonical Langevin Monte Carlo; exact only if `adjusted`.
+
+    Defaults: 4 chains of 500 draws, each from its own member of a short ensemble. Unadjusted, an iteration is one step:
+    5,000 of warm-up, and 20 per draw. Adjusted, it is a trajectory: 500 of warm-up, and one per draw.
+
+    Attributes:
+        adjusted: whether a Metropolis step makes the draws exact.
+        warmup: iterations per chain that are thrown away, and adapt what is not given; None is the default above.
+        thin: iterations per kept draw; None is the default above.
+        step_size: of the integrator; None adapts it, a number fixes it.
+        trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of the
+            adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the prior,
+            see `inference.hamiltonian`.
+        energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at. Smaller is
+            less biased and slower.
+        target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1.
+        mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up.
+    """
+
+    name: ClassVar[str] = "mclmc"
+
+    adjusted: bool = False
+    warmup: Any = None
+    thin: Any = None
+    step_size: float | None = None
+    trajectory_length: float | None = None
+    energy_variance: float = 5e-4
+    target_acceptance: float = 0.9
+    mass: str = "prior"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.adjusted, bool | np.bool_):
+            raise TypeError(f"mclmc: adjusted must be True or False, got {type(self.adjusted).__name__}")
+        for option, steps, trajectories in (("warmup", 5000, 500), ("thin", 20, 1)):
+            if getattr(self, option) is None:
+                object.__setattr__(self, option, trajectories if self.adjusted else steps)
+        super().__post_init__()
+        for option in ("step_size", "trajectory_length"):
+            if getattr(self, option) is not None:
+                positive_number(f"mclmc: {option}", getattr(self, option))
+        positive_number("mclmc: energy_variance", self.energy_variance)
+        fraction("mclmc: target_acceptance", self.target_acceptance)
+        one_of("mclmc: mass", self.mass, ("prior", "diagonal"))
+        if self.step_size is None or self.trajectory_length is None or self.mass == "diagonal":
+            positive_integer(
+                "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,",
+                self.warmup,
+                _LEAST_WARMUP,
+            )
+        elif self.step_size > self.trajectory_length:
+            raise ValueError(
+                f"mclmc: step_size must be at most the trajectory_length, {self.trajectory_length}, got {self.step_size}"
+            )
+
+    def program(self) -> MCLMC:
+        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
+        return replace(
+            self, chains=1, draws=1, warmup=_LEAST_WARMUP, thin=1, start=None, until=None, keep="all", step_size=None,
+            trajectory_length=None,
+        )  # fmt: skip
+
+    @property
+    def caveat(self) -> str:
+        """Without a Metropolis step, the draws are biased."""
+        if self.adjusted:
+            return ""
+        return (
+            "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, which no number here "
+            "shows: compare with adjusted=True, or with half the step_size."
+        )
+
+    def check(self, target: Target, data: Data) -> None:
+        """A direction needs two coordinates at least; say so if energies can't be in float64."""
+        if sum(leaf.size for leaf in target.position(data).values()) < 2:
+            raise ValueError(
+                'mclmc: the model must have at least 2 unknowns, got 1, where there is no direction to turn; use "nuts"'
+            )
+        if not target.exact:
+            warnings.warn(
+                "mclmc: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, "
+                "an array made with dtype=float32); energies are in float32, and with many rows they are noise",
+                stacklevel=3,
+            )
+
+    def settings(self, target: Target, data: Data) -> Geometry:
+        """Scales, the first length and the first step size, from the prior."""
+        scales = prior_scales(target, data)
+        finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
+        wider = np.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
+        unit = float(wider * np.median(finite)) if finite.size else 1.0
+        scale = {name: np.where(np.isfinite(each), wider * each / unit, 1.0) for name, each in scales.items()}
+        scale = {name: each.astype(self.precision) for name, each in scale.items()}
+        return Geometry.of(scale, unit, self.trajectory_length, self.step_size, self.warmup)
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
+        """At rest at a position, without a direction."""
+        value, gradient = jax.value_and_grad(target.log_density)(position, data)
+        rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
+        log_density = target.exact_log_density(position, data)
+        with jax.enable_x64(True):
+            kinetic = jnp.zeros((), jnp.float64)
+        nothing = jnp.int32(0)
+        path = Path(position, rest, gradient, value, kinetic, step_size, jnp.zeros_like(step_size), nothing, nothing)
+        tuning = Tuning.begin(settings, position)
+        return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
+
+    def step(self, target: Target, data: Data, state: MCLMCState, limit: jax.Array) -> Step:
+        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
+        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
+        scale, steps = state.tuning.geometry.scale, jnp.minimum(path.left, limit)
+        path = lax.fori_loop(0, steps, lambda _, path: isokinetic(target, data, scale, path), path)
+        complete = path.left == 0
+        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
+        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+
+    def under_way(self, state: MCLMCState) -> str:
+        """How many steps of the trajectory are left."""
+        left = int(state.path.left)
+        return f"{left} steps left" if left else ""
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
+        if self.adjusted:
+            return super().status(info, sums)
+        variance = sums["energy_variance"] / sums["count"]
+        return f"step size {info['step_size'][-1]:.2g}, energy variance {variance:.1e} per coordinate"
+
+    def watch(self, info: dict[str, np.ndarray], done: int) -> None:
+        """A step without a Metropolis step can lead out of where the density is."""
+        if not np.isfinite(info["lp"]).all():
+            raise FloatingPointError(
+                f"mclmc: the log density was no longer finite before iteration {done}; use a smaller step_size, or "
+                "adjusted=True, which refuses such steps"
+            )
+
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
+        """Chains that hardly move, and steps with larger errors than were aimed at."""
+        if self.adjusted:
+            worst = statistics["acceptance_rate"].mean(axis=1) < _STUCK
+            said = f"accepted less than {_STUCK:.0%} of the proposals"
+            remedy = "use a larger target_acceptance or a smaller step_size, or another start"
+        else:
+            worst = statistics["energy_variance"].mean(axis=1) > _ROUGH * self.energy_variance
+            said = f"made steps with an energy variance above {_ROUGH * self.energy_variance:g} per coordinate"
+            remedy = "their draws are more biased than was asked for; warm up longer, or use a smaller step_size"
+        found = [str(chain) for chain, each in zip(chains, worst, strict=True) if each]
+        return (f"mclmc: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}: {remedy}",) if found else ()
+
+    def _launch(self, state: MCLMCState) -> Path:
+        """Draw what the iteration needs: a direction, or a change of it, and two uniform numbers."""
+        geometry, zero = state.tuning.geometry, jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        noise, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
+        before = jax.tree.map(jnp.zeros_like, noise) if self.adjusted else state.path.direction
+        steps = jnp.int32(1)
+        if self.adjusted:
+            most = jnp.where(state.tuning.adapting(state.iteration), _WARMUP_STEPS, 2**30)
+            steps = jnp.clip(jnp.ceil(2 * for_length * geometry.length / geometry.step_size), 1, most).astype(jnp.int32)
+        with jax.enable_x64(True):
+            kinetic = jnp.zeros((), jnp.float64)
+        return state.path._replace(
+            position=state.position, gradient=state.gradient, kinetic=kinetic, step_size=geometry.step_size,
+            direction=refreshed(before, noise, geometry.step_size, geometry.length), uniform=for_acceptance,
+            steps=steps, left=steps,
+        )  # fmt: skip
+
+    def _arrive(
+        self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
+    ) -> tuple[MCLMCState, dict[str, jax.Array]]:
+        """Go to the end of a trajectory or stay; stay as well while there are steps left."""
+        path, tuning, iteration = state.path, state.tuning, state.iteration
+        adapting = tuning.adapting(iteration)
+        with jax.enable_x64(True):
+            plain = path.log_density.astype(jnp.float64)
+        judged = complete if self.adjusted else complete & adapting
+        log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
+        unknowns = sum(leaf.size for leaf in jax.tree.leaves(path.position))
+        with jax.enable_x64(True):
+            error = path.kinetic - (log_density - state.log_density)
+            finite = jnp.isfinite(error)
+            error = jnp.where(finite, error, jnp.inf)
+            diverging = error > _DIVERGENT
+            variance = (error**2 / unknowns).astype(jnp.float32)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            statistics = {"energy_error": error, "n_steps": _GRADIENTS * path.steps, "step_size": path.step_size}
+        if self.adjusted:
+            accepted = complete & (path.uniform < probability)
+            statistics |= {"acceptance_rate": probability, "accepted": accepted, "diverging": diverging}
+        else:
+            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self.energy_variance))
+            statistics["energy_variance"] = variance
+        with jax.enable_x64(True):
+            statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
+            # What an unadjusted chain's first draw after the warm-up is compared with has its precision.
+            exact = self.adjusted | tuning.adapting(iteration + 1) | ~accepted
+            log_density = jnp.where(exact, statistics["lp"], plain)
+        position, gradient = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old),
+            (path.position, path.gradient),
+            (state.position, state.gradient),
+        )
+        direction = jax.tree.map(lambda u: jnp.where(accepted | ~complete, u, jnp.zeros_like(u)), path.direction)
+
+        def adapted() -> Tuning:
+            if self.adjusted:
+                return tuning.after_trajectory(iteration, probability, position, self.mass, self.target_acceptance)
+            ratio = (variance / self.energy_variance).astype(path.step_size.dtype)
+            return tuning.after_step(iteration, ratio, finite, position, self.mass)
+
+        tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
+        iteration = iteration + complete.astype(jnp.int32)
+        path = path._replace(direction=direction)
+        return MCLMCState(position, gradient, log_density, path, tuning, iteration, state.key), statistics
