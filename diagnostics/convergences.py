@@ -180,9 +180,7 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
         elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
 
     deciding = (in_functions if functions else in_weights) + elsewhere
-    verdict = " ".join(
-        filter(None, [_chain_verdict(deciding, in_weights, weights, functions), posterior.method.caveat])
-    )
+    verdict = f"{_chain_verdict(deciding, in_weights, weights, functions)} {posterior.method.caveat}".rstrip()
     return Convergence(
         verdict,
         not deciding,

@@ -52,9 +52,7 @@ class Settings(NamedTuple):
     restart: Any
 
     @classmethod
-    def of(
-        cls, scale: Position, unit: float, length: float, step_size: float | None, tuning: int, mass: str
-    ) -> Settings:
+    def of(cls, scale: Any, unit: float, length: float, step_size: float | None, tuning: int, mass: str) -> Settings:
         """Those of the pilot; without one, those of the chains."""
         quarter = tuning // 4
         number = next(iter(scale.values())).dtype.type

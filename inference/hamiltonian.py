@@ -42,7 +42,7 @@ from inference.leapfrog import Path, kinetic, land, launch, leapfrog
 from inference.methods import Sampler, Step
 from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target, standard_normal
-from inference.whitening import prior_scales
+from inference.whitening import relative_scales
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["HMC", "HMCState"]
@@ -135,18 +135,14 @@ class HMC(Sampler):
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Scales, length and the first step size, from the prior."""
-        wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
-        scales = {name: wider * each for name, each in prior_scales(target, data).items()}
-        finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
-        if not finite.size and self.trajectory_length == "prior":
+        scale, unit = relative_scales(target, data, self.precision)
+        if unit is None and self.trajectory_length == "prior":
             raise ValueError(
                 "hmc: trajectory_length='prior' needs a prior that is not flat everywhere; give trajectory_length a "
                 "number in the units of the weights"
             )
-        unit = float(np.median(finite)) if finite.size else 1.0
+        unit = unit or 1.0
         length = 0.5 * math.pi * unit if self.trajectory_length == "prior" else float(self.trajectory_length)
-        scale = {name: np.where(np.isfinite(each), each / unit, 1.0) for name, each in scales.items()}
-        scale = jax.tree.map(lambda each: each.astype(self.precision), scale)
         settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
         return settings if self.pilot() else self._of_chains(settings)
 

@@ -12,19 +12,19 @@ would not change if the steps were exact.
     u <- (u + nu z) / |u + nu z|,    z ~ N(0, I),    nu^2 = (exp(2 e / L) - 1) / d
 
 so that it is forgotten over the length L (`trajectory_length`). There is no Metropolis step: the draws follow a density
-that differs from the posterior by an error of the order e^2, which neither more draws nor R-hat show. It is exact only in
-the limit of small steps; the step size is such that the error of a step has the variance `energy_variance` per
-coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back with a new direction,
-so that a first step that is too long does not throw a chain out of its mode; afterwards nothing is taken back.
+that differs from the posterior by the steps' errors, and neither more draws nor R-hat show by how much. It is exact
+only in the limit of small steps; the step size is such that the error of a step has the variance `energy_variance` per
+coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back with a new
+direction, so that a first step that is too long does not throw a chain out of its mode. Afterwards nothing is taken
+back, and a chain whose log density is no longer finite stops.
 
-**Adjusted.** An iteration is a trajectory from a new direction, of n steps with n drawn evenly from 1 to about 2 L / e. Its
-end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is exact.
-The log densities at both ends and K are in float64, also on a float32 trajectory.
+**Adjusted.** An iteration is a trajectory from a new direction, of n steps, n drawn evenly from 1 to about 2 L / e. Its
+end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is
+exact. The log densities at both ends and K are in float64, also on a float32 trajectory.
 
 A network's chains start each at its own member of an ensemble, and each adapts on its own (`inference.tuning`), as in
-MILE. BlackJAX's integrator is replaced by ours, whose K does not lose digits in float32, and its tuners because they are
-loops on the host that can't be cut, saved and gone on with. Of its three stages of tuning, the third, a length by
-autocorrelation, is left out.
+MILE. Of BlackJAX there is the scheme and not the code: its integrator loses digits of K in float32, see
+`inference.isokinetic`, and its tuners are loops on the host, which can't be cut, saved and gone on with.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
 """
@@ -46,7 +46,7 @@ from inference.isokinetic import Path, isokinetic, refreshed
 from inference.methods import Sampler, Step
 from inference.target import Data, Position, Target, standard_normal
 from inference.tuning import Geometry, Tuning
-from inference.whitening import prior_scales
+from inference.whitening import relative_scales
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["MCLMC", "MCLMCState"]
@@ -94,9 +94,9 @@ class MCLMC(Sampler):
         warmup: iterations per chain that are thrown away, and adapt what is not given; None is the default above.
         thin: iterations per kept draw; None is the default above.
         step_size: of the integrator; None adapts it, a number fixes it.
-        trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of the
-            adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the prior,
-            see `inference.hamiltonian`.
+        trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of
+            the adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the
+            prior, see `inference.hamiltonian`.
         energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at. Smaller is
             less biased and slower.
         target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1.
@@ -135,7 +135,7 @@ class MCLMC(Sampler):
             )
         elif self.step_size > self.trajectory_length:
             raise ValueError(
-                f"mclmc: step_size must be at most the trajectory_length, {self.trajectory_length}, got {self.step_size}"
+                f"mclmc: step_size must be at most trajectory_length, {self.trajectory_length}, got {self.step_size}"
             )
 
     def program(self) -> MCLMC:
@@ -170,13 +170,8 @@ class MCLMC(Sampler):
 
     def settings(self, target: Target, data: Data) -> Geometry:
         """Scales, the first length and the first step size, from the prior."""
-        scales = prior_scales(target, data)
-        finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
-        wider = np.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
-        unit = float(wider * np.median(finite)) if finite.size else 1.0
-        scale = {name: np.where(np.isfinite(each), wider * each / unit, 1.0) for name, each in scales.items()}
-        scale = {name: each.astype(self.precision) for name, each in scale.items()}
-        return Geometry.of(scale, unit, self.trajectory_length, self.step_size, self.warmup)
+        scale, unit = relative_scales(target, data, self.precision)
+        return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self.warmup)
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
         """At rest at a position, without a direction."""
@@ -208,8 +203,8 @@ class MCLMC(Sampler):
         """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
         if self.adjusted:
             return super().status(info, sums)
-        variance = sums["energy_variance"] / sums["count"]
-        return f"step size {info['step_size'][-1]:.2g}, energy variance {variance:.1e} per coordinate"
+        step_size, variance = (sums[name] / sums["count"] for name in ("step_size", "energy_variance"))
+        return f"step size {step_size:.2g}, energy variance {variance:.1e} per coordinate"
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """A step without a Metropolis step can lead out of where the density is."""

@@ -1,21 +1,23 @@
 r"""What a microcanonical chain adapts in its warm-up: step size e, length L and, on request, the scales of coordinates.
 
-**Step size, unadjusted.** The error E of a step has a variance of the order e^6, so x = E^2 / (d v) over e^6 does not
-depend on e, with d coordinates and the wanted variance per coordinate v (`energy_variance`), and e = mean(x / e^6)^(-1/6)
-is the step size wanted. As in BlackJAX the mean forgets all but the last 150 steps or so, and weighs each by
-exp(-(log x / 9)^2 / 2), because the order holds near the step size that is sought. A step whose error is not finite
-lowers the largest step to 0.8 of it. The errors of a network have heavy tails, and 150 steps may miss them; so unlike
+**Step size, unadjusted.** The error E of a step has a variance of the order e^6, so x / e^6 with x = E^2 / (d v) does
+not depend on e, for d coordinates and the wanted variance per coordinate v (`energy_variance`). The step size wanted is
+e = mean(x / e^6)^(-1/6). As in BlackJAX the mean forgets all but the last 150 steps or so, and weighs each by
+exp(-(log x / 9)^2 / 2), because the order holds near the step size that is sought; a step whose error is not finite
+lowers the largest step to 0.8 of it. The errors of a network have heavy tails, and 150 steps may miss them: so, unlike
 BlackJAX's, the mean of the last quarter of the warm-up forgets nothing.
 
 **Step size, adjusted.** Dual averaging towards `target_acceptance`, as for HMC; see `inference.adaptation`.
 
 **Length and scales.** The draws of the second and third quarter of the warm-up give each coordinate's variance. With
 `mass="diagonal"` the scales s become their square roots. The length becomes the root of the sum of all variances in
-scaled coordinates, the size of the posterior (Robnik et al. 2023); for the adjusted sampler 1.3 times that (Robnik et al.
-2025). The last quarter adapts the step size to both. Until then the length is that of the prior, and from the end of the
-first quarter on what the second eighth of the warm-up says, because a length that is far too long hardly mixes. The tuners of both papers go on to a length by autocorrelations;
-ours do not. For a network of 501 weights the unadjusted sampler was as fast with half or twice the length, the adjusted
-one up to twice as fast with half of it or less, and one of 4 unknowns half as fast.
+scaled coordinates, the size of the posterior (Robnik et al. 2023), and for the adjusted sampler 1.3 times that (Robnik
+et al. 2025). The last quarter adapts the step size to both. In the first quarter the length is that of the prior; in
+the next two it is what the second eighth of the warm-up says, because a length that is far too long hardly mixes.
+
+The tuners of both papers go on to a length by autocorrelations, ours don't: for a network of 501 weights the unadjusted
+sampler was as fast with twice the length, and a fifth slower with half. The adjusted one was up to twice as fast with
+half of it or less there, but a third as fast on a posterior of 4 unknowns.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707.
 """
@@ -66,9 +68,7 @@ class Geometry(NamedTuple):
     warmup: Any
 
     @classmethod
-    def of(
-        cls, scale: dict[str, np.ndarray], unit: float, length: float | None, step_size: float | None, warmup: int
-    ) -> Geometry:
+    def of(cls, scale: Any, unit: float, length: float | None, step_size: float | None, warmup: int) -> Geometry:
         """That of a chain's beginning; a length and a step size of None are to be found."""
         number = next(iter(scale.values())).dtype.type
         first = unit * math.sqrt(sum(each.size for each in scale.values())) if length is None else length

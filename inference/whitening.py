@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import jax
@@ -14,7 +15,7 @@ from inference.compilation import in_a_hurry
 from inference.target import Data, Target, latent_sites, proper
 from models import Network
 
-__all__ = ["prior_scales"]
+__all__ = ["prior_scales", "relative_scales"]
 
 _DRAWS, _FEWEST = 2000, 100  # a scale that is 3 % off changes nothing, and one that is 15 % off not much
 _NUMBERS = 2**25  # of all draws together: what fits into memory with room to spare
@@ -37,6 +38,16 @@ def prior_scales(target: Target, data: Data) -> dict[str, np.ndarray]:
         width = _width(np.asarray(values).reshape(draws, -1)).reshape(values.shape[1:])
         scales[name] = np.where(np.isfinite(width) & (width > 0) & np.all(is_proper), width, np.inf)
     return scales
+
+
+def relative_scales(target: Target, data: Data, precision: str) -> tuple[dict[str, np.ndarray], float | None]:
+    """The same at the data's temperature, relative to their median, and that; 1 and None where the prior is flat."""
+    wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
+    scales = {name: wider * each for name, each in prior_scales(target, data).items()}
+    finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])
+    unit = float(np.median(finite)) if finite.size else None
+    relative = {name: np.where(np.isfinite(each), each / (unit or 1.0), 1.0) for name, each in scales.items()}
+    return {name: each.astype(precision) for name, each in relative.items()}, unit
 
 
 @in_a_hurry(static_argnames=("model",))

@@ -254,13 +254,7 @@ def test_adjusted_mclmc_with_a_transformed_site_against_quadrature(temperature, 
     density = np.exp(likelihood / temperature + prior + log_sigma)  # on the grid of the logarithm
     density /= density.sum()
     # The scale has a heavy tail; these functions of it do not.
-    functions = [
-        lambda m, s: np.tanh(m),
-        lambda m, s: np.log1p(s),
-        lambda m, s: np.exp(-s),
-        lambda m, s: np.exp(-m * m * s),
-    ]
-    for function in functions:
+    for function in (lambda m, s: np.tanh(m), lambda m, s: np.log1p(s), lambda m, s: np.exp(-(s + m * m))):
         draws = function(posterior.draws["mu"], posterior.draws["sigma"])[..., None].astype(float)
         truth = (function(mu, sigma) * density).sum()
         z = (draws.mean() - truth) / mixing.mcse(draws)[0]

@@ -92,10 +92,10 @@ BAD_CALLS = {
     "unknown tempering": ({"tempering": "prior"}, ValueError, r"tempering must be one of 'posterior', 'likelihood'"),
     "microcanonical step": ({"method": "mclmc", "step_size": -1.0}, ValueError, r"mclmc: step_size must be a finite"),
     "step beyond the length": (
-        {"method": "mclmc", "step_size": 2.0, "trajectory_length": 1.0}, ValueError, r"at most the trajectory_length, 1.0"
+        {"method": "mclmc", "step_size": 2.0, "trajectory_length": 1.0}, ValueError, r"at most trajectory_length, 1.0"
     ),
-    "length in words": ({"method": "mclmc", "trajectory_length": "auto"}, TypeError, r"trajectory_length must be a num"),
-    "adjusted in words": ({"method": "mclmc", "adjusted": "yes"}, TypeError, r"adjusted must be True or False, got str"),
+    "length in words": ({"method": "mclmc", "trajectory_length": "auto"}, TypeError, r"trajectory_length must be"),
+    "adjusted in words": ({"method": "mclmc", "adjusted": "yes"}, TypeError, r"adjusted must be True or False"),
     "no energy variance": ({"method": "mclmc", "energy_variance": 0}, ValueError, r"energy_variance must be a finite"),
     "unknown mass": ({"method": "mclmc", "mass": "diag"}, ValueError, r"mclmc: mass must be one of .* mean 'diagonal'"),
     "no time to adapt": ({"method": "mclmc", "warmup": 10}, ValueError, r"mclmc: warmup, which finds .* at least 40"),

@@ -1,4 +1,4 @@
-"""Simulation-based calibration of exact samplers (Talts et al. 2018): ranks are uniform if and only if a kernel is right.
+"""Simulation-based calibration (Talts et al. 2018), exact: ranks are uniform if and only if the kernel is right.
 
 Weights are drawn from the prior and data from the weights, so the weights are a draw of the posterior given the data.
 They are put at a random place of a stationary chain: k draws of one chain from them and n - k of another. The kernel
@@ -26,7 +26,7 @@ X = np.random.default_rng(0).uniform(-2, 2, (12, 2)).astype(np.float32)
 PLACE = np.array([[0.7, -1.1]], np.float32)
 MODEL = models.mlp((3,), "tanh", likelihood=models.Gaussian(scale=0.5))
 METHOD = HMC(step_size=0.12, trajectory_length=1.2, precision="float64")  # vmap needs one precision throughout
-ADJUSTED = MCLMC(adjusted=True, step_size=1.5, trajectory_length=4.0, warmup=0, precision="float64")
+ADJUSTED = MCLMC(adjusted=True, step_size=0.8, trajectory_length=3.0, warmup=0, precision="float64")
 FAMILY_WISE = 1e-4  # false alarms over all quantities
 
 
