@@ -33,7 +33,7 @@ def _plain_errors() -> Iterator[None]:
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
-    method: Annotated[str, typer.Option(help="mle, map, ensemble, svi, hmc or nuts.")] = "nuts",
+    method: Annotated[str, typer.Option(help="mle, map, ensemble, svi, hmc, nuts or mclmc.")] = "nuts",
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
     activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
