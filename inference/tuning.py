@@ -4,8 +4,8 @@ r"""What a microcanonical chain adapts in its warm-up: step size e, length L and
 not depend on e, for d coordinates and the wanted variance per coordinate v (`energy_variance`). The step size wanted is
 e = mean(x / e^6)^(-1/6). As in BlackJAX the mean forgets all but the last 150 steps or so, and weighs each by
 exp(-(log x / 9)^2 / 2), because the order holds near the step size that is sought; a step whose error is not finite
-lowers the largest step to 0.8 of it. The errors of a network have heavy tails, and 150 steps may miss them: so, unlike
-BlackJAX's, the mean of the last quarter of the warm-up forgets nothing.
+lowers the largest step to 0.8 of it. The errors of a network have heavy tails, which 150 steps may miss and the weights
+belittle: so, unlike BlackJAX's, the mean of the last quarter of the warm-up forgets nothing and weighs all alike.
 
 **Step size, adjusted.** Dual averaging towards `target_acceptance`, as for HMC; see `inference.adaptation`.
 
@@ -117,8 +117,9 @@ class Tuning(NamedTuple):
         total, weights, largest = self.errors
         step_size = self.geometry.step_size
         ratio = jnp.clip(ratio, _LEAST_ERROR, _WORST_ERROR)
-        weight = jnp.where(finite, jnp.exp(-0.5 * (jnp.log(ratio) / _TRUST) ** 2), 0.0)
-        decay = jnp.where(iteration < 3 * (self.geometry.warmup // 4), (_MEMORY - 1) / (_MEMORY + 1), 1.0)
+        seeking = iteration < 3 * (self.geometry.warmup // 4)
+        weight = jnp.where(finite, jnp.where(seeking, jnp.exp(-0.5 * (jnp.log(ratio) / _TRUST) ** 2), 1.0), 0.0)
+        decay = jnp.where(seeking, (_MEMORY - 1) / (_MEMORY + 1), 1.0)
         # In units of the step, because its sixth power may be no float32 number: total is sum(w x (now / e)^6).
         total, weights = decay * total + jnp.where(finite, weight * ratio, 0.0), decay * weights + weight
         largest = jnp.where(finite, largest, jnp.minimum(largest, _LOWER * step_size))
