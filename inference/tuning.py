@@ -42,7 +42,8 @@ _TRUST = 9.0  # in logarithms of a squared error: how far from the aim the sixth
 _LEAST_ERROR = 1e-8  # of x: an error of exactly 0 would ask for an infinite step
 _LOWER = 0.8
 _WORST_ERROR = 1e30  # of x: what float32 can still average
-_MOST_STEPS = 1e9  # of a length: the first one is the prior's, which may be much wider than the posterior
+_MOST_STEPS = 1e5  # of a length: a step size below that is lost
+_MOST_AT_FIRST = 1e9  # the first length is the prior's, which may be much wider than the posterior
 _ADJUSTED_LENGTH = 1.3
 
 
@@ -117,14 +118,14 @@ class Tuning(NamedTuple):
         total, weights, largest = self.errors
         step_size = self.geometry.step_size
         ratio = jnp.clip(ratio, _LEAST_ERROR, _WORST_ERROR)
-        seeking = iteration < 3 * (self.geometry.warmup // 4)
+        seeking = self._seeking(iteration)
         weight = jnp.where(finite, jnp.where(seeking, jnp.exp(-0.5 * (jnp.log(ratio) / _TRUST) ** 2), 1.0), 0.0)
         decay = jnp.where(seeking, (_MEMORY - 1) / (_MEMORY + 1), 1.0)
         # In units of the step, because its sixth power may be no float32 number: total is sum(w x (now / e)^6).
         total, weights = decay * total + jnp.where(finite, weight * ratio, 0.0), decay * weights + weight
         largest = jnp.where(finite, largest, jnp.minimum(largest, _LOWER * step_size))
         wanted = step_size * jnp.where(weights > 0, (total / weights) ** (-1 / 6), 1.0)
-        tuning = self._stepping(jnp.minimum(wanted, largest))
+        tuning = self._stepping(iteration, jnp.minimum(wanted, largest))
         total = total * (tuning.geometry.step_size / step_size) ** 6
         tuning, again = tuning._shaped(iteration, position, mass, 1.0)
         anew = jnp.where(again, 0.0, 1.0)
@@ -136,14 +137,19 @@ class Tuning(NamedTuple):
         """After a trajectory of an adjusted chain in warm-up, which was accepted with this probability."""
         averaging = averaged(target - acceptance, self.averaging)
         last = iteration + 1 == self.geometry.warmup
-        tuning = self._stepping(jnp.exp(jnp.where(last, averaging[1], averaging[0])))
+        tuning = self._stepping(iteration, jnp.exp(jnp.where(last, averaging[1], averaging[0])))
         tuning, again = tuning._shaped(iteration, position, mass, _ADJUSTED_LENGTH)
         return tuning._replace(averaging=choose(again, averaging_from(averaging[1], averaging[1]), averaging))
 
-    def _stepping(self, step_size: jax.Array) -> Tuning:
+    def _seeking(self, iteration: jax.Array) -> jax.Array:
+        """Whether an iteration is before the last quarter of the warm-up, which has the last length and scales."""
+        return iteration < 3 * (self.geometry.warmup // 4)
+
+    def _stepping(self, iteration: jax.Array, step_size: jax.Array) -> Tuning:
         """With another step size, within bounds, if it is to be found."""
         geometry = self.geometry
-        step_size = jnp.clip(step_size, geometry.length / _MOST_STEPS, geometry.length)
+        most = jnp.where(self._seeking(iteration), _MOST_AT_FIRST, _MOST_STEPS)
+        step_size = jnp.clip(step_size, geometry.length / most, geometry.length)
         step_size = jnp.where(geometry.find_step_size, step_size, geometry.step_size)
         return self._replace(geometry=geometry._replace(step_size=step_size))
 
