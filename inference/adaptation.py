@@ -25,7 +25,7 @@ _FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next on
 _MOST_STEPS = 1_000_000  # of a trajectory: a step size below that is lost
 
 # NumPyro's gamma = 0.05 is for trees that hide a bad step; here it would swing the step by a factor of ten for ever.
-_begin_averaging, averaged = dual_averaging(gamma=0.3)
+_begin_averaging, _average = dual_averaging(gamma=0.3)
 
 
 class Settings(NamedTuple):
@@ -120,6 +120,11 @@ def averaging_from(centre: jax.Array, first: jax.Array) -> Any:
     """Dual averaging that begins at a log step size and is drawn towards a centre."""
     _, mean, slope, count, _ = _begin_averaging(centre)
     return first, mean.astype(first.dtype), slope.astype(first.dtype), count.astype(jnp.int32), centre
+
+
+def averaged(excess: jax.Array, averaging: Any) -> Any:
+    """The state of dual averaging after a step whose acceptance was so much below its target."""
+    return _average(excess, averaging)
 
 
 def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
