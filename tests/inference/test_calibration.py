@@ -26,7 +26,7 @@ X = np.random.default_rng(0).uniform(-2, 2, (12, 2)).astype(np.float32)
 PLACE = np.array([[0.7, -1.1]], np.float32)
 MODEL = models.mlp((3,), "tanh", likelihood=models.Gaussian(scale=0.5))
 METHOD = HMC(step_size=0.12, trajectory_length=1.2, precision="float64")  # vmap needs one precision throughout
-ADJUSTED = MCLMC(adjusted=True, step_size=0.8, trajectory_length=3.0, warmup=0, precision="float64")
+ADJUSTED = MCLMC(adjusted=True, step_size=1.0, trajectory_length=2.0, warmup=0, precision="float64")
 FAMILY_WISE = 1e-4  # false alarms over all quantities
 
 
