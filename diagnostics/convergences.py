@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from diagnostics.biases import Bias
 from inference import Posterior, mixing
 from inference.arviz_import import arviz
 from inference.functions import function_draws, weight_draws
@@ -98,6 +99,7 @@ class Convergence:
         divergences: number of divergent draws, for chains.
         ebfmi: the least E-BFMI over chains, nan where there is no energy.
         acceptance: the mean acceptance rate, nan where there is none.
+        bias: temperatures and gradient noise, for a sampler without a Metropolis step that measures them.
         pareto_k: of the guide's importance weights, nan for others and for a guide without a density.
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for others.
         gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
@@ -118,6 +120,7 @@ class Convergence:
     loss_slope: float = np.nan
     gradient_noise: float = np.nan
     thresholds: dict[str, float] = field(default_factory=dict)
+    bias: Bias | None = None
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  - {failure}" for failure in self.failures)])
@@ -132,6 +135,8 @@ def convergence(
     ebfmi: float = 0.3,
     pareto_k: float = 0.7,
     slope: float = 3.0,
+    temperature: float = 0.2,
+    noise: float = 0.1,
 ) -> Convergence:
     """Judge a posterior.
 
@@ -143,8 +148,13 @@ def convergence(
         ebfmi: the smallest energy fraction of missing information that passes.
         pareto_k: the largest k-hat of a guide's importance weights that passes.
         slope: how many standard errors the loss of a guide may still be falling by.
+        temperature: by which share the configurational temperature of a sampler without a Metropolis step may differ.
+        noise: the most that minibatches may add to the injected noise, as a share of it.
     """
-    thresholds = {"rhat": rhat, "ess": ess, "ebfmi": ebfmi, "pareto_k": pareto_k, "slope": slope}
+    thresholds = {
+        "rhat": rhat, "ess": ess, "ebfmi": ebfmi, "pareto_k": pareto_k, "slope": slope, "temperature": temperature,
+        "noise": noise,
+    }  # fmt: skip
     if posterior.kind == "point":
         members = posterior.shape[0]
         what = "One draw" if members == 1 else f"{members} members of one draw each"
@@ -179,6 +189,9 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     if energy < thresholds["ebfmi"]:
         elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
 
+    bias = Bias.of(posterior)
+    elsewhere += bias.failures(thresholds["temperature"], thresholds["noise"]) if bias else []
+
     deciding = (in_functions if functions else in_weights) + elsewhere
     verdict = f"{_chain_verdict(deciding, in_weights, weights, functions)} {posterior.method.caveat}".rstrip()
     return Convergence(
@@ -192,6 +205,7 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
         energy,
         acceptance,
         thresholds=thresholds,
+        bias=bias,
     )
 
 

@@ -18,7 +18,16 @@ from inference.prediction import Classification, Prediction, Regression
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["band", "losses", "mixing", "observed_and_predicted", "prior_functions", "reliability", "traces"]
+__all__ = [
+    "band",
+    "losses",
+    "mixing",
+    "observed_and_predicted",
+    "prior_functions",
+    "reliability",
+    "temperatures",
+    "traces",
+]
 
 
 def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
@@ -95,6 +104,21 @@ def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
         axes.plot(chain, lw=0.7, color=colour, label=f"chain {i}")
     axes.set(xlabel="draw", ylabel="value")
     axes.legend(frameon=False, ncols=4, fontsize="small")
+    return figure
+
+
+def temperatures(posterior: Posterior, title: str = "") -> Figure:
+    """Running means of the two temperatures along every chain, and the temperature that they should have."""
+    figure, axes = _figure(title or "Temperatures so far, of the momentum and of the positions")
+    both = ("kinetic", COLOURS[0]), ("configurational", COLOURS[1])
+    for name, colour in both:
+        values = posterior.statistics[f"{name}_temperature"].astype(np.float64)
+        means = values.cumsum(axis=1) / np.arange(1, values.shape[1] + 1)
+        for i, chain in enumerate(means):
+            axes.plot(chain, lw=0.9, color=colour, label=name if i == 0 else None)
+    axes.axhline(posterior.temperature, color="k", lw=0.8, ls="--", label=f"T = {posterior.temperature:g}")
+    axes.set(xlabel="draw", ylabel="temperature")
+    axes.legend(frameon=False)
     return figure
 
 

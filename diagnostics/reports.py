@@ -124,6 +124,9 @@ def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
         figures.append(_picture(plots.mixing(judged.weights, judged.functions), caption))
         if judged.functions is not None:
             figures.append(_picture(plots.traces(posterior), "Chains that agree look alike, without drift."))
+    if judged.bias is not None:
+        caption = f"Both should come to the dashed line. {judged.bias}.".replace("temperature", "Temperature", 1)
+        figures.append(_picture(plots.temperatures(posterior), caption))
     if posterior.curves:
         figures.append(_picture(plots.losses(posterior), "It should be flat at the end; the first tenth is left out."))
     options = "".join(f", {key}={value!r}" for key, value in posterior.method.options().items() if value is not None)

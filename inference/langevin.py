@@ -33,6 +33,7 @@ class State(NamedTuple):
         centre: c.
         settings: what all chains share.
         tuning: what was measured.
+        spread: what the injected noise alone makes of the mean square of r / sqrt(T G).
         log_density: T times it, as the last step saw it.
         pull: -(w - c) . g / D, summed over the steps since the last draw.
         key: the chain's, of which each step uses two counts.
@@ -44,6 +45,7 @@ class State(NamedTuple):
     centre: Centre
     settings: Settings
     tuning: Tuning
+    spread: jax.Array
     log_density: jax.Array
     pull: jax.Array
     key: jax.Array
@@ -81,6 +83,7 @@ class Langevin(NamedTuple):
             Tuning.begin(jax.random.normal(direction_key, position.shape, position.dtype)),
             zero,
             zero,
+            zero,
             key,
             jnp.int32(0),
         )
@@ -96,15 +99,15 @@ class Langevin(NamedTuple):
             lambda: (state.settings, state.tuning),
         )
         step_size, hot = self.step_size(settings, state.steps)
-        spread = jnp.sqrt(2 * self.damping * step_size * data.temperature * hot)
+        injected = 2 * self.damping * step_size * hot
         scale = settings.preconditioner
-        momentum = (
-            (1 - self.damping) * state.momentum + step_size * scale * gradient + spread * jnp.sqrt(scale) * drawn.normal
-        )
+        noise = jnp.sqrt(injected * data.temperature * scale) * drawn.normal
+        momentum = (1 - self.damping) * state.momentum + step_size * scale * gradient + noise
+        spread = (1 - self.damping) ** 2 * state.spread + injected
         pull = state.pull - jnp.mean((state.position - state.centre.position) * gradient)
         return State(
-            state.position + momentum, momentum, state.centre, settings, tuning, log_density, pull, state.key,
-            state.steps + 1,
+            state.position + momentum, momentum, state.centre, settings, tuning, spread, log_density, pull,
+            state.key, state.steps + 1,
         )  # fmt: skip
 
     def step_size(self, settings: Settings, step: jax.Array) -> tuple[jax.Array, Any]:

@@ -20,7 +20,7 @@ so two biases are left: for want of a Metropolis step, of the order of e H / 2, 
 are measured as the chain runs, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures, which
 are T where there is no bias (Wenzel et al. 2020):
 
-    kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D
+    kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D          (for a constant e)
     configurational   -(w - c) . g(w) / D        for any fixed c (here the start): integration by parts
 
 Minibatches are drawn anew at each step, see `inference.gradients`. BlackJAX's SGLD makes the same step. Its SGHMC draws
@@ -75,8 +75,8 @@ class _StochasticGradient(Sampler):
     """
 
     draws: int = 500
-    warmup: int = 2000
-    thin: int = 20
+    warmup: int = 10_000
+    thin: int = 100
     step_size: float | None = None
     batch_size: int | None = None
     schedule: str = "constant"
@@ -133,6 +133,14 @@ class _StochasticGradient(Sampler):
             step_size=None,
         )  # fmt: skip
 
+    @property
+    def caveat(self) -> str:
+        """Without a Metropolis step, the draws are biased."""
+        return (
+            f"{self.name.upper()} has no Metropolis step, so its draws are biased by the step size: the temperatures "
+            "show how much, and half the step_size halves it."
+        )
+
     def check(self, target: Target, data: Data) -> None:
         """A minibatch needs a network, and no more rows than there are."""
         check_batch(self.name, self.batch_size, target, data)
@@ -177,11 +185,11 @@ class _StochasticGradient(Sampler):
         complete = state.steps % thin == 0
         settings, damping, temperature = state.settings, self._damping, data.temperature
         step_size, _ = langevin.step_size(settings, state.steps - 1)
-        kinetic = jnp.mean(jnp.square(state.momentum) / settings.preconditioner) / jnp.maximum(step_size, _TINY)
+        square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
         statistics = {
             "configurational_temperature": state.pull / thin,
             "gradient_noise_ratio": step_size * state.tuning.mean_noise / (2 * damping * temperature),
-            "kinetic_temperature": (1 - damping / 2) * kinetic,
+            "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
             "lp": state.log_density / temperature,
             "n_steps": thin,
             "step_size": step_size,
@@ -225,7 +233,7 @@ class _StochasticGradient(Sampler):
 class SGLD(_StochasticGradient):
     """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 20 steps, after 2,000 steps; a pilot of 500 steps finds the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 finds the step size.
     """
 
     name: ClassVar[str] = "sgld"
@@ -235,7 +243,7 @@ class SGLD(_StochasticGradient):
 class SGHMC(_StochasticGradient):
     """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 20 steps, after 2,000 steps; a pilot of 500 steps finds the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 finds the step size.
 
     Attributes:
         friction: a, above 0 and below 1: the share of the momentum that a step takes away.
