@@ -41,8 +41,8 @@ def run(
     Args:
         model: a network of `models`, or any NumPyro model.
         args: the model's arguments: `x, y` or a `Split` for a network, whatever it takes for another model.
-        method: "mle", "map", "ensemble", "svi", "hmc", "nuts" or "mclmc", or a record of options such as
-            `inference.NUTS(chains=2)`.
+        method: "mle", "map", "laplace", "ensemble", "svi", "sgld", "sghmc", "hmc", "nuts" or "mclmc", or a record of
+            options such as `inference.NUTS(chains=2)`.
         seed: an integer or a typed JAX key (`jax.random.key`); the same seed gives the same draws, bit for bit.
         temperature: T above 0; see `inference.target`. Predictions always use the untempered likelihood.
         tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
