@@ -1,8 +1,9 @@
 """Any NumPyro guide: a function that samples the model's sites, or one of `numpyro.infer.autoguide`.
 
-The guide's `param` sites are its parameters, in unconstrained coordinates here. It is called with the arguments of the
-model and must sample every latent site under its name, by draws that are differentiable in the parameters. Whatever it
-samples, its log density is that of the values of the sites; the log-Jacobian takes it to unconstrained coordinates.
+The guide's `param` sites are its parameters, in unconstrained coordinates here; a param may be a tree of arrays. The
+guide is called with the arguments of the model and must sample every latent site under its name, by draws that are
+differentiable in the parameters; what else it samples must be marked as auxiliary. Its log density is NumPyro's, that
+of all its sites and factors, auxiliary ones included; the log-Jacobian takes it to unconstrained coordinates.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from numpyro import handlers
 from numpyro.distributions import constraints
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.autoguide import AutoGuide
+from numpyro.infer.util import compute_log_probs
 
 from inference.guides import Drawn, Guide
 from inference.target import Data, Position, Target, latent_sites
 
 __all__ = ["Foreign"]
 
-_Parameters = dict[str, jax.Array]
+_Parameters = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,22 +51,27 @@ class Foreign(Guide):
         found: dict[str, Any] = {}
 
         def trace(data: Data) -> None:
-            found.update(self._trace(target, data, {}, jax.random.key(0)))
+            found.update(self._log_probs(target, data, {}, jax.random.key(0))[1])
 
         jax.eval_shape(trace, data)
-        sampled = {name for name, site in found.items() if site["type"] == "sample"}
-        for name in target.position(data):
+        sampled, wanted = latent_sites(found), target.position(data)
+        for name in wanted:
             if name not in sampled:
                 raise ValueError(f"svi: the guide does not sample the site '{name}' of the model")
-        for name, site in found.items():
-            if site["type"] == "sample" and not site["is_observed"] and site["fn"].support.is_discrete:
+        for name, site in sampled.items():
+            if name not in wanted and not site["infer"].get("is_auxiliary", False):
+                raise ValueError(
+                    f"svi: the guide samples '{name}', which is no latent site of the model, so its entropy would count "
+                    'for nothing; leave it out, or mark what other sites are made of by infer={"is_auxiliary": True}'
+                )
+            if site["fn"].support.is_discrete:
                 raise ValueError(f"svi: the guide's site '{name}' is discrete, which has no gradient; sum it out")
         if not any(site["type"] == "param" for site in found.values()):
             raise ValueError("svi: the guide has no param sites, so there is nothing to fit")
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> _Parameters:
         """Where the guide itself begins."""
-        trace = self._trace(target, data, {}, key)
+        _, trace = self._log_probs(target, data, {}, key)
         return {
             name: biject_to(_constraint(site)).inv(jnp.asarray(site["value"]))
             for name, site in trace.items()
@@ -72,28 +79,29 @@ class Foreign(Guide):
         }
 
     def draw(self, target: Target, data: Data, parameters: _Parameters, key: jax.Array) -> Drawn:
-        """One call of the guide; its log density is that of all that it samples."""
-        trace = self._trace(target, data, parameters, key)
+        """One call of the guide; its log density is that of all that it samples, and of its factors."""
+        log_probs, trace = self._log_probs(target, data, parameters, key)
         sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
         transforms = {name: biject_to(site["fn"].support) for name, site in sites.items()}
         position = {name: transform.inv(trace[name]["value"]) for name, transform in transforms.items()}
-        log_density = jnp.zeros(())
-        for site in trace.values():
-            if site["type"] == "sample" and not site["is_observed"]:
-                log_density = log_density + jnp.sum(site["fn"].log_prob(site["value"]))
+        log_density = sum(log_probs.values(), start=jnp.zeros(()))
         for name, transform in transforms.items():
             jacobian = transform.log_abs_det_jacobian(position[name], trace[name]["value"])
             log_density = log_density + jnp.sum(jacobian)
         return Drawn(position, log_density)
 
-    def _trace(self, target: Target, data: Data, parameters: _Parameters, key: jax.Array) -> dict[str, Any]:
+    def _log_probs(
+        self, target: Target, data: Data, parameters: _Parameters, key: jax.Array
+    ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
+        """The log density of each site of the guide, factors included, and its trace."""
+
         def substitute(site: dict[str, Any]) -> Any:
             if site["type"] != "param" or site["name"] not in parameters:
                 return None
             return biject_to(_constraint(site))(parameters[site["name"]])
 
         guide = handlers.substitute(handlers.seed(self.guide, key), substitute_fn=substitute)
-        return handlers.trace(guide).get_trace(*target.arguments.fill(data.arrays))
+        return compute_log_probs(guide, target.arguments.fill(data.arrays), {}, {})
 
 
 def _constraint(site: dict[str, Any]) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from numpyro.infer.autoguide import AutoDelta, AutoMultivariateNormal, AutoNormal
+from numpyro.infer.autoguide import AutoDelta
 
 import inference
 import models
@@ -70,65 +68,6 @@ def test_every_guide_keeps_the_contract(guide, tmp_path, counted):
     loaded = inference.load(tmp_path / "p.npz")
     assert loaded.method == first.method
     assert all(np.array_equal(loaded.guide[name], values) for name, values in first.guide.items())
-
-
-def test_numpyros_guides_give_what_ours_give(conjugate):
-    mean, precision = conjugate.posterior()
-    variance = np.diag(np.linalg.inv(precision))
-    guide = AutoMultivariateNormal(conjugate.model)
-    draws = conjugate.stacked(conjugate.run(method="svi", guide=guide, steps=4000, particles=8, draws=4000))[0]
-    assert (np.abs(draws.mean(axis=0) - mean) < 0.1 * np.sqrt(variance)).all()
-    np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
-
-
-def test_a_users_guide_on_a_positive_site_is_fitted_in_the_sites_own_units():
-    # The posterior of a precision is Gamma, and so is the guide: its density must be taken through the transform.
-    y = np.array([0.3, -1.2, 0.8, 2.1, -0.4, 0.9], np.float32)
-
-    def model(y=None):
-        precision = numpyro.sample("precision", dist.Gamma(2.0, 1.0))
-        with numpyro.plate("rows", 6):
-            numpyro.sample("y", dist.Normal(0.0, 1 / jnp.sqrt(precision)), obs=y)
-
-    def guide(y=None):
-        positive = dist.constraints.positive
-        shape = numpyro.param("shape", 1.0, constraint=positive)
-        numpyro.sample("precision", dist.Gamma(shape, numpyro.param("rate", 1.0, constraint=positive)))
-
-    posterior = inference.run(model, y, method="svi", guide=guide, steps=4000, particles=8, draws=4000, progress=False)
-    exact = scipy.stats.gamma(2 + 3, scale=1 / (1 + 0.5 * float((y**2).sum())))
-    assert posterior.draws["precision"].mean() == pytest.approx(exact.mean(), rel=0.03)
-    assert posterior.draws["precision"].std() == pytest.approx(exact.std(), rel=0.05)
-    assert convergence(posterior).pareto_k < 0.5  # the guide is the posterior
-
-
-@pytest.mark.parametrize(
-    ("guide", "message"),
-    [
-        (lambda x, y=None: None, r"does not sample the site 'output\.bias'"),
-        (lambda x, y=None: _sampled(dist.Normal(0.0, 1.0)), r"no param sites"),
-    ],
-)
-def test_a_guide_that_does_not_fit_is_refused(conjugate, guide, message):
-    with pytest.raises(ValueError, match=message):
-        conjugate.run(method="svi", guide=guide)
-
-
-def _sampled(one: dist.Distribution) -> None:
-    numpyro.sample("output.weight", one.expand((3, 1)).to_event(2))
-    numpyro.sample("output.bias", one.expand((1,)).to_event(1))
-
-
-def test_a_guide_of_the_users_own_cannot_be_written_down(conjugate, tmp_path):
-    guide = AutoNormal(conjugate.model)
-    posterior = replace(conjugate.run(method="svi", steps=20, draws=6), method=inference.SVI(guide=guide))
-    with pytest.raises(ValueError, match=r"svi: guide is a AutoNormal of your own, which a file can't hold"):
-        posterior.save(tmp_path / "posterior.npz")
-    with pytest.raises(ValueError, match=r"which a file can't hold"):
-        conjugate.run(method="svi", guide=guide, steps=5, directory=tmp_path / "run")
-    with pytest.raises(ValueError, match=r"schedule is a function of your own"):
-        conjugate.run(method="map", schedule=lambda step: 1.0, directory=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def _two_modes(y=None):
