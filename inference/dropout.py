@@ -111,7 +111,11 @@ class Dropout(Guide):
 
     def check(self, target: Target, data: Data) -> None:
         """Layers must be dense, and rates be for layers that are there."""
-        check_layers('svi: guide="dropout"', target, data, once=self.sigma > 0)
+        noisy = self.sigma > 0 and self.masks == "example"  # then the outputs are drawn, see `_PerExample`
+        check_layers(
+            'svi: guide="dropout" with sigma above 0 and masks="example"' if noisy else 'svi: guide="dropout"',
+            target, data, 'use sigma=0 or masks="shared"' if noisy else "",
+        )  # fmt: skip
         layers = layers_of(target, data)
         if isinstance(self.rate, tuple):
             for layer, _ in self.rate:
@@ -210,11 +214,13 @@ class _PerExample(Layerwise):
     """Each row of a dense layer's inputs has its own draw of the layer's weights.
 
     With masks per unit, x_i W_i = (x_i * z_i) M + sigma |x_i| e_i exactly, with one e_i per row and unit of the output.
+    A layer that is called many times, as in a recurrence, has the same mask in all its calls (Gal & Ghahramani 2016,
+    https://arxiv.org/abs/1512.05287).
     """
 
     def __init__(self, guide: Dropout, parameters: Matrices, key: jax.Array, fn: Any = None) -> None:
-        self.guide, self.parameters, self.key = guide, parameters, key
-        super().__init__(fn)
+        self.guide, self.parameters = guide, parameters
+        super().__init__(key, fn)
 
     def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
         """(x_i * z_i) M + b, with the noise."""
@@ -222,7 +228,7 @@ class _PerExample(Layerwise):
         if name not in self.parameters.matrices:
             return None
         guide, matrix = self.guide, self.parameters.matrices[name]
-        self.key, mask_key, noise_key = jax.random.split(self.key, 3)
+        mask_key, noise_key = jax.random.split(self.key_of(layer))
         between = (1,) * (x.ndim - 2)  # the same mask at all positions of a row
         if guide.per == "unit":
             mask = guide.mask(self.parameters, name, mask_key, (len(x), *between, x.shape[-1]), guide.rate == "learn")

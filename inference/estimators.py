@@ -7,18 +7,21 @@ don't average out. The handlers give each row its own randomness, and the model 
     flipout   x_i W_i = x_i mu + ((x_i * s_i) (sigma * e)) * r_i,         signs s_i, r_i per row, one e for all
 
 `local` draws the outputs themselves (Kingma, Salimans & Welling 2015), which is exact where each weight is used once
-per row. Where a layer uses its weights at many positions of a row, or times, its outputs share the draw: `local` would
-draw them apart, so it is refused there; flipout's signs are the same at all positions (Wen et al. 2018).
+per row. Where a layer uses its weights at many positions of a row, or is called many times, as in a recurrence, its
+outputs share the draw: `local` would draw them apart, so it is refused there; flipout's signs are the same at all
+positions and in all calls (Wen et al. 2018), because their key depends on the layer's name alone.
 
 References: https://arxiv.org/abs/1506.02557, https://arxiv.org/abs/1803.04386.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import get_opaque_trace_state
 from numpyro.primitives import Messenger
 
 from inference.target import Data, Position, Target, standard_normal
@@ -28,7 +31,20 @@ __all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layer
 
 
 class Layerwise(Messenger):
-    """Base of handlers that answer what dense layers ask. Subclasses give `answer`."""
+    """Base of handlers that answer what dense layers ask. Subclasses give `answer`.
+
+    Args:
+        key: of all layers.
+        fn: the model.
+    """
+
+    def __init__(self, key: jax.Array, fn: Any = None) -> None:
+        self.key = key
+        super().__init__(fn)
+
+    def key_of(self, layer: str) -> jax.Array:
+        """The layer's own key, the same in all its calls: its weights are drawn once, however often they are used."""
+        return jax.random.fold_in(self.key, zlib.crc32(layer.encode()))
 
     def process_message(self, msg: dict[str, Any]) -> None:
         """Answer the message of a dense layer."""
@@ -44,35 +60,34 @@ class Local(Layerwise):
     """The outputs of each layer drawn per row."""
 
     def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
-        self.location, self.scale, self.key = location, scale, key
-        super().__init__(fn)
+        self.location, self.scale = location, scale
+        super().__init__(key, fn)
 
     def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
         """Normal outputs with the mean and the variance that random weights give them."""
         weights, biases = f"{layer}.weight", f"{layer}.bias"
         if weights not in self.location or biases not in self.location:
             return None
-        self.key, own = jax.random.split(self.key)
         mean = affine(x, self.location[weights], self.location[biases])
         variance = affine(jnp.square(x), jnp.square(self.scale[weights]), jnp.square(self.scale[biases]))
-        return mean + jnp.sqrt(variance) * jax.random.normal(own, mean.shape, mean.dtype)
+        return mean + jnp.sqrt(variance) * jax.random.normal(self.key_of(layer), mean.shape, mean.dtype)
 
 
 class Flipout(Layerwise):
     """One deviation of the weights for all rows, with random signs per row."""
 
     def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
-        draw_key, self.key = jax.random.split(key)
+        draw_key, signs_key = jax.random.split(key)
         self.location = location
         self.deviation = jax.tree.map(jnp.multiply, scale, standard_normal(draw_key, scale))
-        super().__init__(fn)
+        super().__init__(signs_key, fn)
 
     def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
         """The mean, and the deviation with the row's signs on inputs and outputs."""
         weights, biases = f"{layer}.weight", f"{layer}.bias"
         if weights not in self.location or biases not in self.location:
             return None
-        self.key, inner, outer = jax.random.split(self.key, 3)
+        inner, outer = jax.random.split(self.key_of(layer))
         between = (1,) * (x.ndim - 2)  # signs are the same at all positions of a row
         into = _signs(inner, (len(x), *between, x.shape[-1]), x.dtype)
         out = _signs(outer, (len(x), *between, weight.shape[-1]), x.dtype)
@@ -89,9 +104,17 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
     found: dict[str, tuple[bool, bool]] = {}
 
     class Recorder(Messenger):
+        def __init__(self) -> None:
+            self.outermost = get_opaque_trace_state(convention="nnx")
+            super().__init__()
+
         def process_message(self, msg: dict[str, Any]) -> None:
-            if msg["type"] == "layer":
-                found[msg["name"]] = msg["fn"] is affine, msg["args"][0].ndim == 2
+            if msg["type"] != "layer":
+                return
+            dense, _ = found.get(msg["name"], (True, True))
+            in_a_loop = get_opaque_trace_state(convention="nnx") != self.outermost  # whose body is traced once
+            once = msg["name"] not in found and msg["args"][0].ndim == 2 and not in_a_loop
+            found[msg["name"]] = dense and msg["fn"] is affine, once
 
     def trace(data: Data) -> None:
         with Recorder():
@@ -101,8 +124,8 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
     return found
 
 
-def check_layers(what: str, target: Target, data: Data, once: bool = False) -> None:
-    """Require layers, all of them dense; and, if asked for, that each uses its weights once per row."""
+def check_layers(what: str, target: Target, data: Data, instead: str = "") -> None:
+    """Require layers, all of them dense; and, if there is a remedy to give, that each uses its weights once per row."""
     layers, sites = layers_of(target, data), target.position(data)
     if not layers:
         raise ValueError(f"{what} needs a model with the layers of models, which this one has not")
@@ -114,10 +137,10 @@ def check_layers(what: str, target: Target, data: Data, once: bool = False) -> N
                 f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
                 "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
             )
-        if once and not used_once:
+        if instead and not used_once:
             raise ValueError(
                 f"{what} is exact only where each weight is used once per row, and '{name}' uses its own at many "
-                "positions; draw them once for all rows instead, or (of a Gaussian guide) use estimator='flipout'"
+                f"positions or times; {instead}"
             )
 
 

@@ -61,8 +61,8 @@ class Foreign(Guide):
         for name, site in sampled.items():
             if name not in wanted and not site["infer"].get("is_auxiliary", False):
                 raise ValueError(
-                    f"svi: the guide samples '{name}', which is no latent site of the model, so its entropy would count "
-                    'for nothing; leave it out, or mark what other sites are made of by infer={"is_auxiliary": True}'
+                    f"svi: the guide samples '{name}', which is no latent site of the model and would be free entropy; "
+                    'leave it out, or mark what other sites are made of by infer={"is_auxiliary": True}'
                 )
             if site["fn"].support.is_discrete:
                 raise ValueError(f"svi: the guide's site '{name}' is discrete, which has no gradient; sum it out")

@@ -86,7 +86,8 @@ class Gaussian(Guide):
     def check(self, target: Target, data: Data) -> None:
         """Layers must be such as the estimator can be used for."""
         if ESTIMATORS[self.estimator] is not None:
-            check_layers(f'svi: estimator="{self.estimator}"', target, data, once=self.estimator == "local")
+            instead = 'use estimator="flipout" or "weights"' if self.estimator == "local" else ""
+            check_layers(f'svi: estimator="{self.estimator}"', target, data, instead)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> MeanField:
         """A narrow guide around the start."""

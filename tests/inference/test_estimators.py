@@ -11,6 +11,7 @@ from numpyro import handlers
 import inference
 import models
 from inference.binding import bind
+from inference.dropout import Dropout, Matrices
 from inference.estimators import check_layers
 from inference.gaussian import Gaussian, MeanField
 from inference.optimisation import Minibatch
@@ -116,6 +117,70 @@ def test_weights_shared_over_time_are_refused_by_local_and_right_with_flipout():
     variance = 0.25 * (sums**2).sum(axis=1) + 0.25 * 4**2
     squares = (draws - draws.mean(axis=0)) ** 2
     assert np.abs((squares.mean(axis=0) - variance) / (squares.std(axis=0) / np.sqrt(len(draws)))).max() < 5
+
+
+def _three_times(x, y=None, loop=False):
+    """A layer that is called three times, each time on its own columns of x, (row, 3 * 2)."""
+    import numpyro
+    import numpyro.distributions as dist
+
+    weight = numpyro.sample("cell.weight", dist.Normal(0, 1).expand((2, 1)).to_event(2))
+    bias = numpyro.sample("cell.bias", dist.Normal(0, 1).expand((1,)).to_event(1))
+    parts = jnp.stack(jnp.split(jnp.asarray(x), 3, axis=1))
+    if loop:
+        total = jax.lax.map(lambda part: models.apply("cell", affine, part, weight, bias), parts).sum(axis=0)
+    else:
+        total = sum(models.apply("cell", affine, part, weight, bias) for part in parts)
+    with numpyro.plate("rows", x.shape[0]):
+        numpyro.sample("y", dist.Normal(numpyro.deterministic("total", total[:, 0]), 1.0), obs=y)
+
+
+def _in_a_loop(x, y=None):
+    _three_times(x, y, loop=True)
+
+
+RECURRENT = {
+    "flipout": (Gaussian(estimator="flipout"), 0.25, 0.25),
+    "mask per unit": (Dropout(rate=0.3, masks="example"), 0.3 * 0.7, 0.0),
+    "mask per weight": (Dropout(rate=0.3, masks="example", per="weight"), 0.3 * 0.7, 0.0),
+}
+
+
+@pytest.mark.parametrize("model", [_three_times, _in_a_loop])
+@pytest.mark.parametrize("case", RECURRENT)
+def test_a_layer_that_is_called_many_times_has_one_draw_per_row(case, model):
+    # Weights of 1 act on the sum of the three inputs: its square times a weight's variance, not a sum of squares.
+    guide, of_weight, of_bias = RECURRENT[case]
+    x = GENERATOR.normal(size=(5, 6)).astype(np.float32)
+    location = {"cell.weight": jnp.ones((2, 1)), "cell.bias": jnp.zeros(1)}
+    parameters = (
+        MeanField(location, jax.tree.map(lambda leaf: jnp.full_like(leaf, np.log(np.expm1(0.5))), location))
+        if isinstance(guide, Gaussian)
+        else Matrices({"cell.weight": location["cell.weight"]}, {}, {"cell.bias": location["cell.bias"]})
+    )
+
+    def total(key: jax.Array) -> jax.Array:
+        substituted = handlers.substitute(guide.layers(parameters, key)(model), data=location)
+        return handlers.trace(substituted).get_trace(x, jnp.zeros(5))["total"]["value"]
+
+    draws = np.asarray(jax.jit(jax.vmap(total))(jax.random.split(jax.random.key(0), 10_000)), np.float64)
+    sums = x.reshape(5, 3, 2).sum(axis=1)
+    variance = of_weight * (sums**2).sum(axis=1) + of_bias * 3**2
+    squares = (draws - draws.mean(axis=0)) ** 2
+    assert np.abs((squares.mean(axis=0) - variance) / (squares.std(axis=0) / 100)).max() < 5
+    assert abs(np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]) < 5 / 100  # each row has its own
+
+
+@pytest.mark.parametrize("model", [_three_times, _in_a_loop])
+def test_outputs_that_are_drawn_by_themselves_are_refused_where_a_layer_is_called_many_times(model):
+    x = GENERATOR.normal(size=(5, 6)).astype(np.float32)
+    run = dict(method="svi", progress=False)
+    with pytest.raises(ValueError, match=r"'cell' uses its own at many positions or times; use estimator=.flipout"):
+        inference.run(model, x, x[:, 0], estimator="local", **run)
+    with pytest.raises(ValueError, match=r"'cell' uses its own at many positions or times; use sigma=0 or masks"):
+        inference.run(model, x, x[:, 0], guide="dropout", sigma=0.1, **run)
+    bound = bind(model, (x, x[:, 0]), 1.0, "posterior", None)
+    Dropout(sigma=0.1, masks="shared").check(bound.target, bound.data)
 
 
 def test_a_model_without_layers_is_refused(conjugate):
