@@ -25,7 +25,7 @@ __all__ = ["centre", "prune", "signal_to_noise"]
 
 
 def signal_to_noise(posterior: Posterior) -> dict[str, np.ndarray]:
-    """|mu| / sigma of every weight, by site; biases, of which there are few, are left out.
+    """|mu| / sigma of every weight, by site, 0 for one that is pruned; biases, of which there are few, are left out.
 
     Raises:
         ValueError: if the posterior is not a Gaussian guide of a network.
@@ -37,7 +37,7 @@ def signal_to_noise(posterior: Posterior) -> dict[str, np.ndarray]:
             'the signal-to-noise ratio is that of one normal per weight: run method="svi" with guide="gaussian", '
             '"lowrank" or "fullrank" on a network'
         )
-    return {name: np.abs(guide[f"{name}.mean"]) / guide[f"{name}.std"] for name in sites}
+    return {name: _ratio(guide[f"{name}.mean"], guide[f"{name}.std"]) for name in sites}
 
 
 def prune(posterior: Posterior, fraction: float) -> Posterior:
@@ -87,3 +87,7 @@ def centre(posterior: Posterior) -> Posterior:
         sites = constrain_fn(handlers.seed(model, rng_seed=0), (posterior.probes,), {}, position)
     draws = {name: np.asarray(jax.device_get(sites[name]))[None, None] for name in posterior.draws}
     return replace(posterior, draws=draws, statistics={})
+
+
+def _ratio(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    return np.divide(np.abs(mean), std, out=np.zeros_like(mean), where=std > 0)

@@ -213,6 +213,9 @@ def test_pruning_takes_the_weights_with_the_lowest_signal(conjugate):
         inference.prune(posterior, 0.0).draws["output.weight"], posterior.draws["output.weight"]
     )
     assert np.ptp(inference.prune(posterior, 1.0).predict(conjugate.x).outputs[0, 0]) == 0
+    again = inference.prune(pruned, 0.75)  # what is gone comes first, and nothing else goes
+    np.testing.assert_array_equal(again.draws["hidden0.weight"], pruned.draws["hidden0.weight"])
+    assert np.isfinite(inference.signal_to_noise(pruned)["hidden0.weight"]).all()
     with pytest.raises(ValueError, match="between 0 and 1"):
         inference.prune(posterior, 1.5)
     with pytest.raises(ValueError, match="signal-to-noise ratio is that of one normal per weight"):
