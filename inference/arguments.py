@@ -97,7 +97,7 @@ def settle(
 
 def fingerprint(function: Callable[..., Any], *args: Any) -> str:
     """What a function computes on arguments of these shapes: a hash of its operations and the constants in them."""
-    traced = jax.make_jaxpr(function)(*args)
+    traced = jax.make_jaxpr(lambda *args: function(*args))(*args)  # JAX remembers what it has traced by the function
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())  # without addresses in memory
     for constant in traced.consts:
         if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

@@ -99,10 +99,13 @@ class Dropout(Guide):
         if self.mask_information == "exact" and self.sigma == 0:
             raise ValueError('svi: mask_information="exact" needs sigma above 0; at 0 the paper\'s value is exact')
 
-    @property
-    def singular(self) -> bool:
+    def singular(self, target: Target, data: Data) -> bool:
         """Weights without noise, and points, have no density."""
-        return self.sigma == 0 or self.others == "point"
+        return not self._dense
+
+    @property
+    def _dense(self) -> bool:
+        return self.sigma > 0 and self.others == "gaussian"
 
     @property
     def has_points(self) -> bool:
@@ -202,7 +205,7 @@ class Dropout(Guide):
             mask_key, noise_key = jax.random.split(own)
             mask = self.mask(parameters, name, mask_key, distribution.mask_shape, relaxed)
             position[name] = distribution.around(mask, noise_key)
-            if not self.singular:
+            if self._dense:
                 log_density = log_density + distribution.log_prob(position[name])
         if self.others == "gaussian":
             others: Drawn = parameters.others.draw(others_key)

@@ -23,10 +23,11 @@ from inference.optimisation import Optimisation
 from inference.posterior import Posterior, as_key
 from inference.starting import Starts, find_starts
 from inference.stopping import enough, milestones, settled
-from inference.target import Data
+from inference.target import TEMPERINGS, Data
 from inference.together import best, fit_together, restarts
 from inference.tracing import TRACING
 from models import Network
+from models.validation import one_of, positive_number
 
 __all__ = ["Plan", "execute", "plan"]
 
@@ -97,9 +98,13 @@ def plan(
     predict_at: Any,
 ) -> Plan:
     """Bind a model to its arguments and check what can be checked before anything compiles."""
+    positive_number("temperature", temperature)
+    one_of("tempering", tempering, TEMPERINGS)
     with TRACING, jax.enable_x64(method.precision == "float64"):
         bound = bind(model, args, float(temperature), tempering, method.chunk_size)
         method.check(bound.target, bound.data)
+        if own := method.identity(bound.target, bound.data):
+            bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)
         for note in method.notes(temperature, tempering):
             warnings.warn(note, stacklevel=4)

@@ -17,7 +17,7 @@ from inference.execution import plan
 from inference.ledgers import Ledger
 from inference.methods import Method
 from inference.optimisation import Optimisation
-from inference.posterior import Posterior
+from inference.posterior import Posterior, as_key, plain_seed
 from inference.target import Data, Position, Target
 from inference.together import fit_together
 from inference.together import folds as folding
@@ -32,7 +32,7 @@ def run_folds(
     folds: Sequence[Any],
     *,
     method: str | Method = "svi",
-    seed: int = 0,
+    seed: int | jax.Array = 0,
     temperature: float = 1.0,
     tempering: str = "posterior",
     progress: bool = True,
@@ -44,7 +44,7 @@ def run_folds(
         model: the network; or one per fold, which may differ in their numbers, such as scales, and nothing else.
         folds: each a `Split`, or a pair of `x` and `y`.
         method: one that optimises: "mle", "map" or "svi"; by name, or as a record with its options.
-        seed: fold i uses key i of it.
+        seed: an integer or a typed JAX key; fold i uses key i of it.
         temperature: T, see `run`.
         tempering: what T divides, see `run`.
         progress: show a bar per core.
@@ -58,8 +58,16 @@ def run_folds(
         FloatingPointError: if a fold's loss is no longer finite.
     """
     chosen = chosen_method(method, options)
-    if not isinstance(chosen, Optimisation) or chosen.chains > 1 or getattr(chosen, "restarts", 1) > 1:
+    if not isinstance(chosen, Optimisation) or chosen.chains > 1:
         raise ValueError(f"run_folds fits what optimises once per fold, mle, map or svi, got {chosen.name}")
+    if chosen.fits > 1:
+        raise ValueError(f"run_folds makes one fit per fold, got restarts={chosen.fits}; leave it out, or use run")
+    if chosen.chunk_size is not None:
+        raise ValueError(
+            f"run_folds takes all rows of a step at once, so chunk_size={chosen.chunk_size} would do nothing; leave it "
+            "out, and bound the memory by batch_size"
+        )
+    words = plain_seed(seed)
     if chosen.start not in ("random", "prior"):
         raise ValueError(f'run_folds starts at "random" or from the "prior", got start={chosen.start!r}')
     folds = list(folds)
@@ -80,12 +88,12 @@ def run_folds(
         if with_numbers(each, (1.0,) * len(numbers_of(each))) != same:
             raise ValueError(f"the model of fold {i} differs from the first in more than its numbers")
         args = tuple(fold) if isinstance(fold, tuple | list) else (fold,)
-        plans.append(plan(each, args, chosen, seed, temperature, tempering, None))
+        plans.append(plan(each, args, chosen, words, temperature, tempering, None))
         shapes = [[array.shape for array in plans[j].bound.data.arrays] for j in (0, i)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"all folds must have one shape: fold 0 has {shapes[0]}, fold {i} has {shapes[1]}")
     enable_compilation_cache()
-    keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(np.arange(len(folds)))
+    keys = jax.vmap(partial(jax.random.fold_in, as_key(words)))(np.arange(len(folds)))
     every = [(each.bound.data, network) for each, network in zip(plans, models, strict=True)]
     together, data, target = folding(chosen, plans[0].bound.target, every, keys)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(each for each, _ in every))

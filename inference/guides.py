@@ -40,8 +40,7 @@ class Guide:
 
     name: ClassVar[str]
 
-    @property
-    def singular(self) -> bool:
+    def singular(self, target: Target, data: Data) -> bool:
         """Whether its draws have no density, so that importance weights don't exist."""
         return False
 
@@ -52,6 +51,10 @@ class Guide:
 
     def check(self, target: Target, data: Data) -> None:
         """Raise ValueError, before anything compiles, if the guide does not fit the model."""
+
+    def identity(self, target: Target, data: Data) -> str:
+        """What a user's guide computes, so that one which has changed meets no old program; nothing for a record."""
+        return ""
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
         """The first parameters: narrow, around a start."""

@@ -105,6 +105,10 @@ class Method:
     def check(self, target: Target, data: Data) -> None:
         """Raise ValueError, before anything compiles, if the options don't fit the data."""
 
+    def identity(self, target: Target, data: Data) -> str:
+        """A fingerprint of what the user's functions among the options compute; nothing if there are none."""
+        return ""
+
     def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
         """What a user should know about this method under these temperings."""
         return ()

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from inference.arguments import fingerprint
 from inference.methods import Method, Step
 from inference.shuffling import permuted
 from inference.target import Data, Position, Target
@@ -133,6 +134,10 @@ class Optimisation(Method):
     def check(self, target: Target, data: Data) -> None:
         """A minibatch needs a network, and no more rows than there are."""
         check_batch(self.name, self.batch_size, target, data)
+
+    def identity(self, target: Target, data: Data) -> str:
+        """A user's schedule."""
+        return fingerprint(self.schedule, np.int32(0)) if callable(self.schedule) else ""
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
         """The first parameters, from a start in the target's coordinates."""

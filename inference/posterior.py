@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.random import key_impl
 from numpyro import handlers
 from numpyro.distributions import Unit
 
@@ -32,7 +33,7 @@ from inference.tracing import TRACING
 from models import Network
 from models.validation import positive_integer
 
-__all__ = ["Posterior", "as_key"]
+__all__ = ["Posterior", "as_key", "plain_seed"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +192,19 @@ class Posterior:
         (inputs,) = model.validate(x)
         around = {} if self.method.linearised is False else self.guide
         return Prediction.of(model.likelihood, network_outputs(model, draws, inputs, batch_size, around), draws)
+
+
+def plain_seed(seed: Any) -> int | tuple[int, ...]:
+    """The seed that a user gave, as an integer or the words of a key, which a file can hold."""
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
+        if key_impl(seed) != "threefry2x32":
+            raise ValueError(f"seed must be a key of JAX's default generator, threefry2x32, got {key_impl(seed)}")
+        return tuple(np.asarray(jax.random.key_data(seed)).tolist())
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be 0 to 2^32 - 1, or a typed key from jax.random.key, got {seed!r}")
+    return int(seed)
 
 
 def as_key(seed: int | tuple[int, ...]) -> jax.Array:

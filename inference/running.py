@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.random import key_impl
 
 from inference.catalogue import chosen_method
 from inference.execution import execute, plan
 from inference.ledgers import Ledger
 from inference.methods import Method
-from inference.posterior import Posterior
+from inference.posterior import Posterior, plain_seed
 from inference.resuming import execute_in
-from inference.target import TEMPERINGS
-from models.validation import one_of, positive_number
+from models.validation import positive_number
 
 __all__ = ["run"]
 
@@ -64,23 +60,8 @@ def run(
         OSError: if the directory is in use, or its disk is full; what was saved before is intact.
     """
     chosen = chosen_method(method, options)
-    positive_number("temperature", temperature)
-    one_of("tempering", tempering, TEMPERINGS)
     positive_number("save_every", save_every)
-    planned = plan(model, args, chosen, _seed(seed), temperature, tempering, predict_at)
+    planned = plan(model, args, chosen, plain_seed(seed), temperature, tempering, predict_at)
     if directory is None:
         return execute(planned, lambda stage: Ledger(), progress)
     return execute_in(directory, planned, args, predict_at, progress, save_every)
-
-
-def _seed(seed: Any) -> int | tuple[int, ...]:
-    """An integer, or the words of a key."""
-    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
-        if key_impl(seed) != "threefry2x32":
-            raise ValueError(f"seed must be a key of JAX's default generator, threefry2x32, got {key_impl(seed)}")
-        return tuple(np.asarray(jax.random.key_data(seed)).tolist())
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be 0 to 2^32 - 1, or a typed key from jax.random.key, got {seed!r}")
-    return int(seed)

@@ -103,6 +103,17 @@ class SVI(Optimisation):
             one_of("svi: guide", self.guide, GUIDES)
         elif not callable(self.guide):
             raise TypeError(f"svi: guide must be a name or a NumPyro guide, got {type(self.guide).__name__}")
+        elif isinstance(self.guide, type):
+            name = self.guide.__name__
+            raise TypeError(
+                f"svi: guide must be a name or a NumPyro guide, got the class {name}; make one: {name}(model)"
+            )
+        elif self.start != "random" or self.restarts > 1:
+            option, given = ("start", self.start) if self.start != "random" else ("restarts", self.restarts)
+            raise ValueError(
+                f"svi: {option}={given!r} is for the guides that have a name; a guide of your own begins where its "
+                "params do: leave it out, and change those, or the init_loc_fn of an autoguide"
+            )
         takes = GUIDES[self.guide].takes() if isinstance(self.guide, str) else ()
         for option in _OPTIONS:
             if getattr(self, option) is not None and option not in takes:
@@ -145,6 +156,10 @@ class SVI(Optimisation):
         """Rows must be known for minibatches, and the guide must fit the model."""
         super().check(target, data)
         self.family.check(target, data)
+
+    def identity(self, target: Target, data: Data) -> str:
+        """The guide's and the schedule's."""
+        return self.family.identity(target, data) + super().identity(target, data)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
         """A narrow guide around the start."""
@@ -189,11 +204,12 @@ class SVI(Optimisation):
     def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
         """Independent draws from the guide, with both log densities."""
         family = self.family
+        singular = family.singular(target, data)
 
         def one(key: jax.Array) -> Emission:
             drawn = family.draw(target, data, state.parameters, key)
             statistics = {"lp": target.log_density(drawn.position, data)}
-            if not family.singular:
+            if not singular:
                 statistics["guide_log_density"] = drawn.log_density
             return target.constrain(drawn.position, data), statistics
 

@@ -72,6 +72,11 @@ def test_other_numbers_need_no_other_program(counted):
         ),
         ({"model": [models.linear()]}, r"one per fold: got 1 for 2"),
         ({"start": "map"}, r'"random" or from the "prior"'),
+        ({"tempering": "posteriors"}, r"tempering must be one of 'posterior', 'likelihood'.* did you mean"),
+        ({"temperature": -1.0}, r"temperature must be a finite number above 0"),
+        ({"seed": -1}, r"seed must be 0 to 2\^32 - 1"),
+        ({"restarts": 2}, r"one fit per fold, got restarts=2"),
+        ({"chunk_size": 10}, r"chunk_size=10 would do nothing; .* batch_size"),
     ],
 )
 def test_folds_that_do_not_fit_are_refused(change, message):
