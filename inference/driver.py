@@ -144,8 +144,8 @@ def drive(
                 piece = future.result()
             except FloatingPointError as error:
                 chain.stopped = str(error)
-                if not gather or not _going(chains):
-                    raise
+                if not gather or not _going(chains):  # the first by number: which was the last in time is chance
+                    raise FloatingPointError(next(each.stopped for each in chains if each.stopped)) from error
                 display.say(f"chain {chain.number} has stopped, the others go on: {error}")
                 return
             first = chain.go_on(piece)

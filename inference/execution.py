@@ -168,7 +168,14 @@ def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posteri
     assert isinstance(method, Optimisation)
     together, fits = restarts(method, bound.data, plan.key)
     each, cost, ended = fit_together(together, bound.target, fits, starts.positions, ledger, progress)
-    draws, statistics, curves, guide = best(each)
+    draws, statistics, curves, guide = best(each, method.fits)
+    failed = np.flatnonzero(np.isnan(guide["restart_loss"]))
+    if failed.size:
+        warnings.warn(
+            f"{method.name}: of {method.fits} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
+            "finite; the best of the others is kept",
+            stacklevel=4,
+        )
     return plan.posterior(
         draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide
     )

@@ -107,7 +107,7 @@ def run_folds(
     fits, cost, ended = fit_together(together, target, data, starts, Ledger(), progress)
     return [
         each.posterior(fit.draws, fit.statistics, fit.curves, [], cost=cost, ended=ended, guide=fit.guide)
-        for each, fit in zip(plans, fits, strict=True)
+        for each, fit in zip(plans, fits.values(), strict=True)
     ]
 
 

@@ -137,11 +137,12 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     if fitted:
         curves = scalars
         with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-            states = [(driven.portion(data, i), *end[:2]) for i, end in enumerate(ends)]
+            going = [i for i in range(driven.chains) if i not in chains.stopped]
+            states = [(driven.portion(data, i), *end[:2]) for i, end in zip(going, ends, strict=True)]
             draws, scalars = programs.conclusions(driven, planned.bound.target, states)
         if isinstance(driven, Together):
-            fits = separate(driven, planned.method.fits, draws, scalars, curves, [end[0] for end in ends])
-            draws, scalars, curves, guide = best(fits)
+            fits = separate(driven, planned.method.fits, going, draws, scalars, curves, [end[0] for end in ends])
+            draws, scalars, curves, guide = best(fits, planned.method.fits)
         else:
             guide = planned.method.fitted(ends[0][0])
     cost = Cost(
@@ -153,7 +154,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
         start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
-        stopped=chains.stopped, guide=guide,
+        stopped={} if isinstance(driven, Together) else chains.stopped, guide=guide,
     )  # fmt: skip
 
 

@@ -32,10 +32,13 @@ def milestones(method: Method) -> list[int]:
 
 
 def settled(loss: np.ndarray, patience: int) -> bool:
-    """Whether no curve, (chain, step, ...), has fallen in its last steps by more than the standard error of that."""
+    """Whether no curve, (chain, step, ...), has fallen in its last steps by more than the standard error of that.
+
+    The curve of a fit that has failed ends in NaN, and is not waited for.
+    """
     last, before = loss[:, -patience:].astype(np.float64), loss[:, -2 * patience : -patience].astype(np.float64)
     error = np.sqrt((last.var(axis=1) + before.var(axis=1)) / patience)
-    return bool(np.all(before.mean(axis=1) - last.mean(axis=1) <= error))
+    return not np.any(before.mean(axis=1) - last.mean(axis=1) > error)
 
 
 def enough(posterior: Posterior) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from inference.costs import Cost
@@ -24,7 +25,9 @@ from inference.stopping import milestones, settled
 from inference.target import Data, Position, Target
 from models import Network, numbers_of, with_numbers
 
-__all__ = ["Fit", "Fits", "Together", "best", "fit_together", "folds", "restarts", "separate"]
+__all__ = ["Fit", "Fits", "FitsState", "Together", "best", "fit_together", "folds", "restarts", "separate"]
+
+_PLACE = "place"  # the scalar of a step that tells which fit it was of
 
 
 class Fits(NamedTuple):
@@ -34,11 +37,25 @@ class Fits(NamedTuple):
         data: of each fit; without those axes if all fits share one.
         numbers: in each fit's model.
         keys: of each fit.
+        places: which fit each is, among all.
     """
 
     data: Data
     numbers: Any
     keys: jax.Array
+    places: Any
+
+
+class FitsState(NamedTuple):
+    """Where the fits of a group are.
+
+    Attributes:
+        each: the state of each fit.
+        failed: whether the loss of each was ever not finite.
+    """
+
+    each: Any
+    failed: jax.Array
 
 
 class Fit(NamedTuple):
@@ -90,41 +107,45 @@ class Together(Method):
 
     def portion(self, data: Fits, chain: int) -> Fits:
         """The fits of one group."""
-        return _at(data, chain) if self.apart else data._replace(keys=data.keys[chain])
+        return _at(data, chain) if self.apart else data._replace(keys=data.keys[chain], places=data.places[chain])
 
-    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> Any:
+    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> FitsState:
         """Each fit's own, from its own start and key."""
-        return self._each(
+        each = self._each(
             target, data, lambda target, data, key, position: self.method.init(target, data, position, key, None),
             position,
         )  # fmt: skip
+        return FitsState(each, jnp.zeros(data.places.shape, bool))
 
-    def step(self, target: Target, data: Any, state: Any, limit: jax.Array) -> Step:
-        """One step of each fit."""
-        steps = self._each(
-            target, data, lambda target, data, key, state: self.method.step(target, data, state, limit)[:2], state
+    def step(self, target: Target, data: Any, state: FitsState, limit: jax.Array) -> Step:
+        """One step of each fit; the loss of one that has failed stays NaN, whatever its steps still do."""
+        each, (draws, info) = self._each(
+            target, data, lambda target, data, key, state: self.method.step(target, data, state, limit)[:2], state.each
         )
-        return Step(*steps)
+        failed = state.failed | ~jnp.isfinite(info["loss"])
+        loss = jnp.where(failed, jnp.nan, info["loss"])
+        return Step(FitsState(each, failed), (draws, info | {"loss": loss, _PLACE: data.places}))
 
-    def conclude(self, target: Target, data: Any, state: Any, key: jax.Array) -> Emission:
+    def conclude(self, target: Target, data: Any, state: FitsState, key: jax.Array) -> Emission:
         """Each fit's own, (fit, draw, ...)."""
         return self._each(
             target,
             data,
             lambda target, data, key, state: self.method.conclude(target, data, state, jax.random.fold_in(key, 1)),
-            state,
+            state.each,
         )
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
-        """Stop at the first fit that fails, if each has its own data; else when all have failed."""
-        finite = np.isfinite(info["loss"])
-        if finite.all() or (not self.apart and finite[-1].any()):
+        """Stop at the first fit that fails, if each has its own data; else when the last of the group has failed."""
+        good = np.isfinite(info["loss"]).sum(axis=0)  # steps of this piece that each fit made before it failed
+        if (good.max() if not self.apart else good.min()) == len(info["loss"]):
             return
-        worst = int(finite.sum(axis=0).argmin())
+        which = int(good.argmin() if self.apart else good.argmax())
         try:
-            self.method.watch({name: values[:, worst] for name, values in info.items()}, done)
+            self.method.watch({name: values[:, which] for name, values in info.items()}, done)
         except FloatingPointError as error:
-            raise FloatingPointError(f"fit {worst} of its group: {error}") from error
+            place = int(info[_PLACE][0, which])
+            raise FloatingPointError(f"{'fold' if self.apart else 'restart'} {place}: {error}") from error
 
     def gradients(self, info: dict[str, np.ndarray], data: Any) -> float:
         """Those of all fits of the group."""
@@ -136,11 +157,11 @@ class Together(Method):
         return f"{info['loss'].shape[1]} fits, mean {self.method.status(info, sums)}"
 
     def _each(self, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
-        def one(data: Data, numbers: Any, key: jax.Array, argument: Any) -> Any:
+        def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:
             own = replace(target, model=with_numbers(target.model, numbers)) if self.apart else target
             return function(own, data, key, argument)
 
-        axes = (0, 0, 0, 0) if self.apart else (None, None, 0, 0)
+        axes = (0, 0, 0, 0, 0) if self.apart else (None, None, 0, 0, 0)
         return jax.vmap(one, axes)(*fits, argument)
 
 
@@ -149,7 +170,7 @@ def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together
     count = method.fits
     groups = min(2, count)
     together = Together(method=method, groups=groups, apart=False, precision=method.precision)
-    return together, Fits(data, (), _dealt(jax.random.split(key, count), groups))
+    return together, Fits(data, (), _dealt(jax.random.split(key, count), groups), _dealt(_counted(count), groups))
 
 
 def folds(
@@ -165,13 +186,16 @@ def folds(
     data = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), groups), *(data for data, _ in every))
     shared = replace(target, model=with_numbers(target.model, (1.0,) * numbers.shape[1]), block=0)
     together = Together(method=method, groups=groups, apart=True, precision=method.precision)
-    return together, Fits(data, _dealt(numbers, groups), _dealt(keys, groups)), shared
+    places = _dealt(_counted(len(every)), groups)
+    return together, Fits(data, _dealt(numbers, groups), _dealt(keys, groups), places), shared
 
 
 def fit_together(
     together: Together, target: Target, fits: Fits, starts: list[Position], ledger: Ledger, progress: bool
-) -> tuple[list[Fit], Cost, str]:
-    """Fit all from their starts; what each fit gives, what all cost, and why they ended.
+) -> tuple[dict[int, Fit], Cost, str]:
+    """Fit all from their starts; what each fit gives, by its number, what all cost, and why they ended.
+
+    Of fits that share their data, those of a group that has failed as a whole are left out.
 
     Raises:
         FloatingPointError: if a fit fails; of fits that share their data, if all do.
@@ -188,35 +212,52 @@ def fit_together(
     )  # fmt: skip
     if outcome.interrupted:
         raise KeyboardInterrupt("stopped before all fits were done: there is nothing to return")
-    if outcome.stopped:
+    if outcome.stopped and together.apart:
         raise FloatingPointError(next(iter(outcome.stopped.values())))
-    each = separate(together, count, outcome.draws, outcome.statistics, outcome.curves, outcome.states)
+    going = [group for group in range(together.groups) if group not in outcome.stopped]
+    states = [outcome.states[group] for group in going]
+    each = separate(together, count, going, outcome.draws, outcome.statistics, outcome.curves, states)
     return each, outcome.cost, outcome.ended
 
 
 def separate(
-    together: Together, count: int, draws: Values, statistics: Values, curves: Values, states: list[Any]
-) -> list[Fit]:
-    """The fits one by one, of what their groups have emitted: (group, fit, draw, ...) and (group, step, fit)."""
+    together: Together,
+    count: int,
+    going: Sequence[int],
+    draws: Values,
+    statistics: Values,
+    curves: Values,
+    states: Sequence[FitsState],
+) -> dict[int, Fit]:
+    """The fits by number, of what the groups that went on have emitted: (group, fit, draw, ...), (group, step, fit)."""
     size = -(-count // together.groups)
 
     def of(i: int) -> Fit:
-        group, place = divmod(i, size)
+        group, place = going.index(i // size), i % size
         return Fit(
             {name: values[group, place][None] for name, values in draws.items()},
             {name: values[group, place][None] for name, values in statistics.items()},
-            {name: values[group, :, place][None] for name, values in curves.items()},
-            together.method.fitted(_at(states[group], place)),
+            {name: values[group, :, place][None] for name, values in curves.items() if name != _PLACE},
+            together.method.fitted(_at(states[group].each, place)),
         )
 
-    return [of(i) for i in range(count)]
+    return {i: of(i) for i in range(count) if i // size in going}
 
 
-def best(fits: list[Fit]) -> Fit:
-    """The fit with the least mean loss over its last tenth; its guide has that of all, as "restart_loss"."""
-    last = np.array([fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean() for fit in fits])
+def best(fits: dict[int, Fit], count: int) -> Fit:
+    """The fit with the least mean loss over its last tenth.
+
+    Its guide has that of all so many fits as "restart_loss"; NaN for those that have failed.
+    """
+    last = np.full(count, np.nan)
+    for i, fit in fits.items():
+        last[i] = fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean()
     chosen = fits[int(np.nanargmin(last))]
     return chosen._replace(guide=chosen.guide | {"restart_loss": last})
+
+
+def _counted(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)
 
 
 def _dealt(values: Any, groups: int) -> Any:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import optax
 import pytest
+from jax import lax
 
 import inference
 import models
 from inference.optimisation import SCHEDULES
 from inference.stopping import settled
+from inference.together import Together
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(5, 40, 3)).astype(np.float32)
@@ -108,6 +113,56 @@ def test_the_best_of_several_restarts_is_kept(tmp_path):
     np.testing.assert_array_equal(read.guide["restart_loss"], losses)
 
 
+def _half_bad(y=None):
+    """A fit that starts below 0 runs into NaN, one that starts above finds 2."""
+    w = numpyro.sample("w", dist.Normal(0.0, 10.0))
+    numpyro.factor("f", jnp.where(w > 0, -50 * (w - 2.0) ** 2, -30 * w + 0 * jnp.sqrt(w + 2.5)))
+    numpyro.sample("y", dist.Normal(w, 1.0), obs=y)
+
+
+@pytest.mark.parametrize(("count", "failed"), [(2, [True, False]), (3, [True, False, False])])  # with seed 4
+def test_a_restart_that_fails_leaves_the_others(count, failed, tmp_path):
+    options = dict(method="svi", restarts=count, seed=4, steps=300, draws=30, learning_rate=0.05, progress=False)
+    with pytest.warns(UserWarning, match=rf"of {count} restarts 0 failed, .* the best of the others is kept"):
+        posterior = inference.run(_half_bad, np.float32(2.0), directory=tmp_path / "run", **options)
+    np.testing.assert_array_equal(np.isnan(posterior.guide["restart_loss"]), failed)
+    assert posterior.draws["w"].mean() == pytest.approx(2, abs=0.1)
+    assert posterior.shape == (1, 30)
+    looked = inference.load(tmp_path / "run", _half_bad)
+    np.testing.assert_array_equal(looked.draws["w"], posterior.draws["w"])
+    np.testing.assert_array_equal(looked.guide["restart_loss"], posterior.guide["restart_loss"])
+    assert looked.stopped == {}
+
+
+def _nan_on_the_way(y=None):
+    w = numpyro.sample("w", dist.Normal(0.0, 10.0))
+    numpyro.factor("f", lax.stop_gradient(jnp.where((w > 2.5) & (w < 3.5), jnp.nan, 0.0)))
+    numpyro.sample("y", dist.Normal(w, 0.1), obs=y)
+
+
+def test_a_loss_that_was_once_not_finite_has_failed_and_its_restart_is_named():
+    # Both fits pass through NaN and come out again: whether that counts must not depend on where a piece ends.
+    options = dict(method="svi", restarts=2, steps=400, draws=5, learning_rate=0.05, progress=False)
+    with pytest.raises(FloatingPointError, match=r"^restart 0: svi: the loss became nan at step \d+ of 400"):
+        inference.run(_nan_on_the_way, np.float32(5.0), **options)
+
+
+@pytest.mark.parametrize("pieces", [[10], [4, 6], [8, 2]])
+@pytest.mark.parametrize(("apart", "message"), [(False, r"restart 6: .* step 7 of"), (True, r"fold 5: .* step 2 of")])
+def test_which_fit_failed_does_not_depend_on_the_pieces(pieces, apart, message):
+    together = Together(method=inference.SVI(steps=10), groups=1, apart=apart)
+    loss = np.where(np.arange(10)[:, None] >= np.array([2, 7]), np.nan, 1.0)  # the one fails at 2, the other at 7
+
+    def watch() -> None:
+        done = 0
+        for count in pieces:
+            rows, done = loss[done : done + count], done + count
+            together.watch({"loss": rows, "place": np.full((count, 2), [5, 6])}, done)
+
+    with pytest.raises(FloatingPointError, match=message):
+        watch()
+
+
 def test_a_saved_guide_comes_back(tmp_path):
     posterior = inference.run(models.linear(), *FOLDS[0], method="svi", steps=20, draws=3, progress=False)
     posterior.save(tmp_path / "posterior.npz")
@@ -157,6 +212,8 @@ def test_patience_ends_a_fit_that_has_settled_and_no_other():
     assert not settled(falling, 200)
     assert settled(GENERATOR.normal(size=(1, 400)), 200)
     assert not settled(np.stack([falling[0], GENERATOR.normal(size=400)]), 200)  # all must have
+    broken = np.where(np.arange(400) > 300, np.nan, falling)
+    assert settled(np.concatenate([broken, GENERATOR.normal(size=(1, 400))]), 200)  # but those that have failed
 
 
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_says_what_to_try():

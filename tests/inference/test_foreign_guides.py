@@ -29,7 +29,7 @@ from inference.optimisation import Minibatch
 
 def test_factors_of_a_guide_count_as_in_numpyro():
     # AutoDAIS tells by a factor how its steps change the density; without it the loss can fall below -log p(y).
-    y, guide, count = np.float32(1.0), AutoDAIS(_wide, K=2), 4000
+    y, guide, count = np.float32(1.0), AutoDAIS(_wide, K=4, eta_init=0.05), 4000
     method, bound = inference.SVI(guide=guide, particles=count), bind(_wide, (y,), 1.0, "posterior", None)
     method.check(bound.target, bound.data)
     parameters = method.begin(bound.target, bound.data, {}, jax.random.key(0))
