@@ -146,12 +146,13 @@ def _kl_from_prior(q: MaskedMatrix, p: Independent) -> jax.Array:
 
 def mask_entropy(keep: Any) -> jax.Array:
     """H(keep) in nats, 0 at 0 and 1."""
-    return jax.scipy.special.entr(jnp.asarray(keep)) + jax.scipy.special.entr(1 - jnp.asarray(keep))
+    inside, keep = _inside(keep)
+    return jnp.where(inside, jax.scipy.special.entr(keep) + jax.scipy.special.entr(1 - keep), 0.0)
 
 
 def mask_information(distance: jax.Array, keep: Any) -> jax.Array:
-    """I(z; w) in nats of a row whose |m| / sigma is this distance, by quadrature."""
-    keep = jnp.asarray(keep)
+    """I(z; w) in nats of a row whose |m| / sigma is this distance, by quadrature; 0 where keep is 0 or 1."""
+    inside, keep = _inside(keep)
     normal = np.exp(-0.5 * _GRID**2)
     weights = jnp.asarray(normal / normal.sum(), distance.dtype)
     deviation = jnp.asarray(_GRID, distance.dtype)
@@ -160,7 +161,14 @@ def mask_information(distance: jax.Array, keep: Any) -> jax.Array:
     along = distance[..., None] * deviation
     if_kept = jax.nn.softplus(-(odds + half + along)) @ weights
     if_dropped = jax.nn.softplus(odds - half + along) @ weights
-    return mask_entropy(keep) - keep * if_kept - (1 - keep) * if_dropped
+    return jnp.where(inside, mask_entropy(keep) - keep * if_kept - (1 - keep) * if_dropped, 0.0)
+
+
+def _inside(keep: Any) -> tuple[jax.Array, jax.Array]:
+    """Where a mask is random, and probabilities at which neither a value nor a gradient is infinite elsewhere."""
+    keep = jnp.asarray(keep)
+    inside = (keep > 0) & (keep < 1)
+    return inside, jnp.where(inside, keep, 0.5)
 
 
 def _is_zero(sigma: Any) -> bool:

@@ -106,3 +106,28 @@ def test_other_priors_are_averaged_over_the_mask():
     assert _matrix("unit").expected_log_prob(laplace) is None
     with pytest.raises(NotImplementedError, match="Laplace"):
         kl_divergence(_matrix("unit"), laplace)
+
+
+@pytest.mark.parametrize("per", ["unit", "weight"])
+@pytest.mark.parametrize("keep", [1.0, jnp.float32(1.0)])
+def test_a_mask_that_drops_nothing_leaves_a_normal_matrix(per, keep):
+    def divergence(matrix: jax.Array) -> jax.Array:
+        return kl_divergence(MaskedMatrix(matrix, keep, SIGMA, per), PRIOR)
+
+    def normal(matrix: jax.Array) -> jax.Array:
+        return kl_divergence(dist.Normal(matrix, SIGMA).to_event(2), PRIOR)
+
+    matrix = jnp.asarray(MATRIX)
+    np.testing.assert_allclose(divergence(matrix), normal(matrix), rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(divergence)(matrix), jax.grad(normal)(matrix), rtol=1e-6)
+    density = jax.grad(lambda m: MaskedMatrix(m, keep, SIGMA, per).log_prob(1.1 * m + 0.1))(matrix)
+    expected = jax.grad(lambda m: dist.Normal(m, SIGMA).log_prob(1.1 * m + 0.1).sum())(matrix)
+    np.testing.assert_allclose(density, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_rate_that_falls_to_nothing_has_a_gradient():
+    # A learned rate is the sigmoid of a logit, which is 0 to rounding far below 0.
+    entropy = jax.grad(lambda logit: mask_entropy(jax.nn.sigmoid(-logit)))(jnp.float32(-200.0))
+    assert entropy == 0
+    information = jax.grad(lambda logit: mask_information(jnp.array(1.0), jax.nn.sigmoid(-logit)))(jnp.float32(-200.0))
+    assert information == 0
