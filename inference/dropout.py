@@ -255,10 +255,24 @@ def _rates(rate: Any) -> Any:
         one_of("svi: rate", rate, ("learn",))
         return rate
     if isinstance(rate, Mapping | tuple | list):
-        pairs = dict(rate)
-        return tuple(sorted((str(layer), _rates(each)) for layer, each in pairs.items()))
+        return tuple(sorted((str(layer), _number(f"rate of '{layer}'", each)) for layer, each in _pairs(rate)))
+    return _number("rate", rate)
+
+
+def _pairs(rate: Any) -> list[Any]:
+    pairs = list(rate.items() if isinstance(rate, Mapping) else rate)
+    if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+        raise ValueError(
+            'svi: rate must be a number, "learn", or a mapping such as {"hidden0": 0.0, "default": 0.1}, got '
+            + repr(rate)
+        )
+    return pairs
+
+
+def _number(what: str, rate: Any) -> float:
     if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 <= rate < 1:
         raise ValueError(
-            f'svi: rate, the probability to drop, must be at least 0 and below 1, or "learn"; got {rate!r}'
+            f"svi: {what} must be a number, at least 0 and below 1, got {rate!r}; it is the probability to drop, and "
+            'rate="learn" learns all'
         )
     return float(rate)

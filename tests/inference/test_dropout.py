@@ -256,6 +256,9 @@ def test_noise_and_normal_factors_give_a_guide_with_a_density():
     paper = inference.run(model, X, X[:, 0], **run)
     assert (posterior.curves["kl"][0] > paper.curves["kl"][0] - 1e-3).all()  # I <= H(keep)
     assert inference.centre(posterior).draws["noise"].shape == (1, 1)
+    kept = inference.run(model, X, X[:, 0], mask_information="exact", rate={"hidden0": 0.0, "default": 0.2}, **run)
+    assert np.isfinite(kept.curves["loss"]).all()
+    assert np.isfinite(kept.statistics["guide_log_density"]).all()
     assert "guide_log_density" not in inference.run(model, X, X[:, 0], **{**run, "others": "point"}).statistics
 
 
@@ -264,6 +267,10 @@ def test_noise_and_normal_factors_give_a_guide_with_a_density():
     [
         ({"rate": 1.0}, r"at least 0 and below 1"),
         ({"rate": "lern"}, r"did you mean 'learn'"),
+        ({"rate": {"hidden0": "learn", "default": 0.1}}, r"rate of 'hidden0' must be .* got 'learn'; .* learns all"),
+        ({"rate": {"hidden0": {"weight": 0.1}}}, r"rate of 'hidden0' must be a number, at least 0 and below 1, got \{"),
+        ({"rate": [0.1, 0.2]}, r'rate must be a number, "learn", or a mapping .* got \[0.1, 0.2\]'),
+        ({"rate": ()}, r"rate must be a number, .* got \(\)"),
         ({"rate": {"hiden0": 0.1}}, r"'hiden0', which is no layer; there are hidden0, output"),
         ({"rate": {"hidden0": 0.1}}, r"none for 'output'"),
         ({"sigma": -1.0}, r"sigma must be a finite number, 0 or above"),
