@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from diagnostics.biases import Bias
+from diagnostics.settling import Settling
 from inference import Posterior, mixing
 from inference.arviz_import import arviz
 from inference.functions import function_draws, weight_draws
@@ -25,7 +26,6 @@ from models import Network
 __all__ = ["Convergence", "Mixing", "convergence"]
 
 _LEAST_DRAWS, _LEAST_STEPS = 25, 50  # a tail of 5 importance weights to fit, and 10 losses to see a slope in
-_NATS = 0.1  # a loss that falls by less over the last fifth of the steps has settled, however sure the fall is
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ def convergence(
         ess: the smallest bulk and tail effective sample size that pass.
         ebfmi: the smallest energy fraction of missing information that passes.
         pareto_k: the largest k-hat of a guide's importance weights that passes.
-        slope: how many standard errors the loss of a guide may still be falling by.
+        slope: how many standard errors the loss of a guide may still be falling, or be rising, by.
         temperature: by which share the configurational temperature of a sampler without a Metropolis step may differ.
         noise: the most that minibatches may add to the injected noise, as a share of it.
     """
@@ -230,35 +230,42 @@ def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing |
 
 def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
     draws, steps = posterior.shape[1], posterior.curves["loss"].shape[1]
+    if draws == 1 and not posterior.statistics:
+        return Convergence("One draw: there is no convergence to judge.", None, (), "guide", thresholds=thresholds)
     if draws < _LEAST_DRAWS or steps < _LEAST_STEPS:
         few = f"{draws} draws after {steps} steps are too few to judge; {_LEAST_DRAWS} and {_LEAST_STEPS} are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
-    falling = _loss_slope(posterior.curves["loss"][0])
+    settling = Settling.of(posterior.curves["loss"][0])
     noise = float(posterior.curves["gradient_noise"][0, -max(steps // 5, 1) :].mean())
-    singular = "guide_log_density" not in posterior.statistics
-    k = np.nan if singular else _pareto_k(_log_weights(posterior))
-    failures = []
-    if falling < -thresholds["slope"]:
-        failures.append(f"the loss was still falling at the end, by {-falling:.1f} standard errors; use more steps")
-    if not singular and not k <= thresholds["pareto_k"]:
+    weighted = "guide_log_density" in posterior.statistics
+    k = _pareto_k(_log_weights(posterior)) if weighted else np.nan
+    unsettled = settling.failures(thresholds["slope"])
+    far = weighted and not k <= thresholds["pareto_k"]
+    failures = list(unsettled)
+    if far:
         failures.append(f"Pareto k-hat {k:.2f}, above {thresholds['pareto_k']}: the guide is far from the posterior")
-    if falling < -thresholds["slope"]:
+    if unsettled:
         verdict = "Convergence failed: the guide had not settled when the steps ran out."
-    elif singular:
-        verdict = (
-            "The guide has settled. It is a singular guide, whose draws have no density, so there are no importance "
-            "weights and no k-hat: only a comparison with exact draws can show how far it is from the posterior."
-        )
-    elif failures:
+    elif far:
         verdict = (
             f"The guide has settled, but the importance check failed (Pareto k-hat {k:.2f}): its draws are an "
             "approximation whose error only a comparison with exact draws can show."
         )
-    else:
+    elif weighted:
         verdict = f"The guide has settled and is close to the posterior (Pareto k-hat {k:.2f})."
-    passed = False if failures else None if singular else True
+    else:
+        why = (
+            "It is a singular guide, whose draws have no density, so"
+            if posterior.statistics
+            else "Its draws were changed since, as by pruning, and their densities are not known, so"
+        )
+        verdict = (
+            f"The guide has settled. {why} there are no importance weights and no k-hat: only a comparison with exact "
+            "draws can show how far it is from the posterior."
+        )
+    passed = False if failures else True if weighted else None
     return Convergence(
-        verdict, passed, tuple(failures), "guide", pareto_k=k, loss_slope=falling, gradient_noise=noise,
+        verdict, passed, tuple(failures), "guide", pareto_k=k, loss_slope=settling.slope, gradient_noise=noise,
         thresholds=thresholds,
     )  # fmt: skip
 
@@ -267,18 +274,6 @@ def _log_weights(posterior: Posterior) -> np.ndarray:
     """Of the draws as a sample of the posterior."""
     statistics = posterior.statistics
     return (statistics["lp"].astype(np.float64) - statistics["guide_log_density"]).ravel()
-
-
-def _loss_slope(loss: np.ndarray) -> float:
-    """The least-squares slope of the last fifth of the losses, in its standard errors; 0 if it is of no account."""
-    tail = np.asarray(loss[-max(len(loss) // 5, 3) :], np.float64)
-    step = np.arange(len(tail)) - (len(tail) - 1) / 2
-    slope = (step @ tail) / (step @ step)
-    if abs(slope) * len(tail) < _NATS:
-        return 0.0
-    residual = tail - tail.mean() - slope * step
-    error = np.sqrt((residual @ residual) / max(len(tail) - 2, 1) / (step @ step))
-    return float(slope / error) if error > 0 else 0.0
 
 
 def _pareto_k(log_weights: np.ndarray) -> float:
