@@ -60,12 +60,12 @@ _FRACTION = 0.8  # of the training rows that a grid point is fitted to; the othe
 
 def dropout_uci(
     name: Annotated[str, typer.Option("--data", help="A UCI set, such as boston.")] = "boston",
-    splits: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+    splits: Annotated[int | None, typer.Option(min=1, help="Only the first so many.")] = None,
     tau_grid: Annotated[str | None, typer.Option(help='Precisions to choose from: "0.1,0.15,0.2".')] = None,
     rate_grid: Annotated[str | None, typer.Option(help='Rates to choose from: "0.005,0.05".')] = None,
-    epochs: Annotated[int | None, typer.Option(help="Of training.")] = None,
-    passes: Annotated[int, typer.Option(help="Stochastic passes for the test scores.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of starts, minibatches and masks.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of training.")] = None,
+    passes: Annotated[int, typer.Option(min=1, help="Stochastic passes for the test scores.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of starts, minibatches and masks.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="The last line is a JSON object.")] = False,
 ) -> None:
     """Run the protocol on one data set, and print ours beside the published figures."""

@@ -43,6 +43,13 @@ def test_the_last_line_has_one_score_per_split(yacht):
     assert "published" in done.output
 
 
+@pytest.mark.parametrize("option", ["--splits", "--epochs", "--passes"])
+def test_none_of_anything_is_refused(option):
+    done = _called(option, "0")
+    assert done.exit_code == 2
+    assert option in done.output
+
+
 def test_validation_rows_are_the_last_fifth_of_the_training_rows_and_no_test_row(yacht):
     train_rows, _ = yacht.standard(3)
     fit, judge = experiment._validation(yacht, 3)
