@@ -23,11 +23,17 @@ __all__ = [
 
 
 def plain_numbers(record: Any) -> None:
-    """Make the NumPy numbers among the fields of a frozen record Python's own, so that any file can hold them."""
+    """Make the numbers among the fields of a frozen record Python's own, so that any file can hold them.
+
+    An integer where a field is a float becomes one: `Normal(1)` is `Normal(1.0)`.
+    """
     for item in fields(record):
         value = getattr(record, item.name)
         if isinstance(value, np.generic):
-            object.__setattr__(record, item.name, value.item())
+            value = value.item()
+        if isinstance(value, int) and not isinstance(value, bool) and str(item.type).startswith("float"):
+            value = float(value)
+        object.__setattr__(record, item.name, value)
 
 
 def positive_number(name: str, value: Any) -> None:

@@ -56,6 +56,12 @@ def test_a_fold_is_fitted_as_it_is_alone():
     assert not np.allclose(many[0].draws["output.weight"], many[1].draws["output.weight"])
 
 
+def test_integers_are_numbers_too():
+    networks = [models.linear(models.Normal(scale), models.Gaussian(scale=scale)) for scale in (1, 2)]
+    fits = inference.run_folds(networks, FOLDS[:2], method="map", steps=5, progress=False)
+    assert [fit.model for fit in fits] == networks
+
+
 def test_other_numbers_need_no_other_program(counted):
     options = dict(method="svi", steps=20, draws=2, progress=False)
     inference.run_folds(_models()[:2], FOLDS[:2], **options)
