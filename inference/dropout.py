@@ -104,6 +104,11 @@ class Dropout(Guide):
         return not self._dense
 
     @property
+    def by_row(self) -> bool:
+        """With a mask per row."""
+        return self.masks == "example"
+
+    @property
     def _dense(self) -> bool:
         return self.sigma > 0 and self.others == "gaussian"
 
@@ -114,7 +119,7 @@ class Dropout(Guide):
 
     def check(self, target: Target, data: Data) -> None:
         """Layers must be dense, and rates be for layers that are there."""
-        noisy = self.sigma > 0 and self.masks == "example"  # then the outputs are drawn, see `_PerExample`
+        noisy = self.sigma > 0 and self.by_row  # then the outputs are drawn, see `_PerExample`
         check_layers(
             'svi: guide="dropout" with sigma above 0 and masks="example"' if noisy else 'svi: guide="dropout"',
             target, data, 'use sigma=0 or masks="shared"' if noisy else "",
@@ -164,7 +169,7 @@ class Dropout(Guide):
 
     def layers(self, parameters: Matrices, key: jax.Array) -> Callable[..., Any] | None:
         """A mask per row."""
-        return partial(_PerExample, self, parameters, key) if self.masks == "example" else None
+        return partial(_PerExample, self, parameters, key) if self.by_row else None
 
     def fitted(self, parameters: Matrices) -> dict[str, np.ndarray]:
         """M, the rate of each layer, and the other sites' parameters."""

@@ -83,9 +83,14 @@ class Gaussian(Guide):
     def __post_init__(self) -> None:
         one_of("svi: estimator", self.estimator, ESTIMATORS)
 
+    @property
+    def by_row(self) -> bool:
+        """With an estimator of its own."""
+        return ESTIMATORS[self.estimator] is not None
+
     def check(self, target: Target, data: Data) -> None:
         """Layers must be such as the estimator can be used for."""
-        if ESTIMATORS[self.estimator] is not None:
+        if self.by_row:
             instead = 'use estimator="flipout" or "weights"' if self.estimator == "local" else ""
             check_layers(f'svi: estimator="{self.estimator}"', target, data, instead)
 

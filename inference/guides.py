@@ -49,6 +49,11 @@ class Guide:
         """Whether sites that are not weights are points: then, as for MAP, their log-Jacobian is left out."""
         return False
 
+    @property
+    def by_row(self) -> bool:
+        """Whether rows have randomness of their own, so that a step takes all its rows at once; see `layers`."""
+        return False
+
     def check(self, target: Target, data: Data) -> None:
         """Raise ValueError, before anything compiles, if the guide does not fit the model."""
 

@@ -31,6 +31,12 @@ def signal_to_noise(posterior: Posterior) -> dict[str, np.ndarray]:
         ValueError: if the posterior is not a Gaussian guide of a network.
     """
     guide = posterior.guide
+    made = [name for name in posterior.deterministic if name.endswith(".weight")]
+    if made:
+        raise ValueError(
+            f"the signal-to-noise ratio is that of one normal per weight, and the weights '{made[0]}' are products of "
+            "other sites, as under a hierarchical prior; use a prior with fixed scales, such as models.Normal(1.0)"
+        )
     sites = [name for name in posterior.draws if name.endswith(".weight") and f"{name}.std" in guide]
     if not sites or any(guide[f"{name}.std"].shape != posterior.draws[name].shape[2:] for name in sites):
         raise ValueError(
@@ -73,19 +79,21 @@ def centre(posterior: Posterior) -> Posterior:
         ValueError: if the posterior is no guide of a network whose mean is known.
     """
     guide, model = posterior.guide, posterior.model
+    latent = [name for name in posterior.draws if name not in posterior.deterministic]
     position = {}
-    for name in posterior.draws:
+    for name in latent:
         if f"{name}.matrix" in guide:
             position[name] = (1 - guide[f"{name}.rate"]) * guide[f"{name}.matrix"]
         for part in ("mean", "point"):
             if f"{name}.{part}" in guide:
                 position[name] = guide[f"{name}.{part}"]
-    if not isinstance(model, Network) or set(position) != set(posterior.draws) or "weights" in guide:
+    if not isinstance(model, Network) or set(position) != set(latent) or "weights" in guide:
         raise ValueError('centre needs the mean of a guide of a network: guide="gaussian" or "dropout", for instance')
-    position = {name: jnp.asarray(value, posterior.draws[name].dtype) for name, value in position.items()}
-    with TRACING:
-        sites = constrain_fn(handlers.seed(model, rng_seed=0), (posterior.probes,), {}, position)
-    draws = {name: np.asarray(jax.device_get(sites[name]))[None, None] for name in posterior.draws}
+    with TRACING, jax.enable_x64(posterior.method.precision == "float64"):
+        position = {name: jnp.asarray(value, posterior.draws[name].dtype) for name, value in position.items()}
+        started = handlers.seed(model, rng_seed=0)
+        sites = jax.device_get(constrain_fn(started, (posterior.probes,), {}, position, return_deterministic=True))
+    draws = {name: np.asarray(sites[name])[None, None] for name in posterior.draws}
     return replace(posterior, draws=draws, statistics={})
 
 

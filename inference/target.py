@@ -136,8 +136,9 @@ class Target:
             elif trace[name]["is_observed"]:
                 likelihood = likelihood + log_prob
             else:
-                expected = view.expected(name, trace[name]["fn"]) if view is not None else None
                 scale = 1.0 if trace[name]["scale"] is None else trace[name]["scale"]
+                whole = not jnp.ndim(scale)  # an expectation is that of all values of a site together
+                expected = view.expected(name, trace[name]["fn"]) if view is not None and whole else None
                 prior = prior + (log_prob if expected is None else scale * expected)
         return Terms(likelihood, prior, jacobian)
 

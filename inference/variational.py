@@ -156,6 +156,12 @@ class SVI(Optimisation):
         """Rows must be known for minibatches, and the guide must fit the model."""
         super().check(target, data)
         self.family.check(target, data)
+        if self.family.by_row and self.chunk_size is not None and self.batch_size is None:
+            raise ValueError(
+                f"svi: chunk_size={self.chunk_size} would do nothing here, because rows with randomness of their own "
+                "go through a step together; bound its memory by batch_size, or let rows share their draw, by "
+                'estimator="weights" or masks="shared"'
+            )
 
     def identity(self, target: Target, data: Data) -> str:
         """The guide's and the schedule's."""

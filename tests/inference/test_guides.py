@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
+from numpyro import handlers
 from numpyro.infer.autoguide import AutoDelta
 
 import inference
@@ -17,6 +18,7 @@ from diagnostics import convergence
 from inference.binding import bind
 from inference.expectations import expected_log_prob
 from inference.optimisation import Minibatch
+from inference.target import View
 from inference.variational import GUIDES, _blundell
 
 Z = 5.0
@@ -150,7 +152,35 @@ def test_layers_whose_weights_are_made_of_other_sites_are_refused_where_it_matte
     for options in ({"estimator": "local"}, {"guide": "dropout"}):
         with pytest.raises(ValueError, match=r"those of 'output' are made of others"):
             inference.run(model, conjugate.x, conjugate.y, method="svi", **options)
-    assert inference.run(model, conjugate.x, conjugate.y, method="svi", steps=5, progress=False).shape == (1, 1000)
+    posterior = inference.run(model, conjugate.x, conjugate.y, method="svi", steps=5, draws=7, progress=False)
+    with pytest.raises(ValueError, match=r"the weights 'output\.weight' are products of other sites, as under a hier"):
+        inference.prune(posterior, 0.5)
+    centre, guide = inference.centre(posterior), posterior.guide
+    product = centre.draws["output.scale"][0, 0] * guide["output.weight.standard.mean"]
+    np.testing.assert_allclose(centre.draws["output.weight"][0, 0], product, rtol=1e-6)
+    assert centre.predict(conjugate.x).outputs.shape == (1, 1, 40, 1)
+
+
+def test_the_centre_has_the_precision_of_the_run(conjugate):
+    posterior = conjugate.run(method="svi", steps=5, draws=2, precision="float64")
+    centre = inference.centre(posterior)
+    assert centre.draws["output.weight"].dtype == np.float64
+    np.testing.assert_array_equal(centre.draws["output.weight"][0, 0], posterior.guide["output.weight.mean"])
+
+
+def _scaled(y=None):
+    with handlers.scale(scale=jnp.array([1.0, 0.5, 3.0])), numpyro.plate("three", 3):
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(w.sum(), 1.0), obs=y)
+
+
+def test_a_scale_for_each_value_is_that_of_the_draws():
+    posterior = inference.run(_scaled, np.float32(0.0), method="svi", steps=5, draws=5, progress=False)
+    assert np.isfinite(posterior.curves["loss"]).all()
+    bound = bind(_scaled, (np.float32(0.0),), 1.0, "posterior", None)
+    position = {"w": jnp.array([1.0, 2.0, 3.0])}
+    seen = bound.target.terms(position, bound.data, View(lambda name, prior: jnp.zeros(())))
+    np.testing.assert_allclose(seen.log_prior, bound.target.terms(position, bound.data).log_prior)
 
 
 @pytest.mark.parametrize("prior", [dist.Normal(0.3, 1.4), dist.Laplace(-0.2, 0.7)])
@@ -233,6 +263,8 @@ def test_pruning_takes_the_weights_with_the_lowest_signal(conjugate):
         ({"patience": 0}, r"patience must be at least 1"),
         ({"start": "ensemble"}, r"start must be one of 'map', 'random', 'prior'"),
         ({"restarts": 0}, r"restarts must be at least 1"),
+        ({"estimator": "local", "chunk_size": 10}, r"chunk_size=10 would do nothing here, .* by batch_size"),
+        ({"guide": "dropout", "chunk_size": 10}, r"chunk_size=10 would do nothing here"),
     ],
 )
 def test_wrong_options_say_what_is_right(conjugate, options, message):
