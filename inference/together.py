@@ -153,8 +153,9 @@ class Together(Method):
         return self.method.gradients(info, one) * info["loss"].shape[1]
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """The mean loss of the last hundred steps of all fits."""
-        return f"{info['loss'].shape[1]} fits, mean {self.method.status(info, sums)}"
+        """The mean loss of the last hundred steps of all fits that have not failed."""
+        loss = info["loss"][:, np.isfinite(info["loss"][-1])]
+        return f"{loss.shape[1]} fits, mean {self.method.status({'loss': loss}, sums)}"
 
     def _each(self, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
         def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:

@@ -60,8 +60,8 @@ class SVI(Optimisation):
         particles: draws per step that estimate the expectations.
         kl_weights: how the KL divergence from the prior is dealt out to the minibatches of an epoch, "uniform" or
             "blundell".
-        start: around which point the guide begins: "random", "map" or "prior".
-        restarts: fit so many guides from different starts, side by side, and keep the one with the least free energy.
+        start: around which point a guide that has a name begins: "random", "map" or "prior".
+        restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
         estimator: of guide="gaussian".
         rank: of guide="lowrank".
         components: of guide="mixture".
