@@ -15,7 +15,7 @@ import numpy as np
 __all__ = ["Settling"]
 
 _NATS = 0.1  # a loss that changes by less over the last fifth of the steps has settled, however sure the change is
-_SHARE = 0.05  # of the whole descent: a fit that has arrived by half-time makes less of it after
+_SHARE = 0.01  # of the whole descent: a fit that has arrived by half-time makes less of it after
 _FIFTH = 5
 
 

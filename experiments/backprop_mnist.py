@@ -68,7 +68,8 @@ def backprop_mnist(
     epochs: Annotated[int, typer.Option(help="Of training.")] = 40,
     batch: Annotated[int, typer.Option(help="Images per step.")] = 128,
     train: Annotated[int, typer.Option(min=1, max=_ROWS, help="Images to learn from.")] = _ROWS,
-    learning_rate: Annotated[float, typer.Option(help="Of the guides, at its peak.")] = 0.004,
+    learning_rate: Annotated[float, typer.Option(help="Of the guides, at its peak.")] = 0.001,
+    first_scale: Annotated[float, typer.Option(help="Every standard deviation of the guides at the start.")] = 0.005,
     point_rate: Annotated[float, typer.Option(help="Learning rate of the point estimate, at its peak.")] = 0.001,
     estimator: Annotated[str, typer.Option(help='"weights", "local" or "flipout".')] = "weights",
     kl_weights: Annotated[str, typer.Option(help='"uniform" or "blundell", the equation 9.')] = "uniform",
@@ -91,7 +92,7 @@ def backprop_mnist(
     common: dict[str, Any] = {"steps": epochs * steps, "batch_size": batch, "seed": seed, "progress": False}
     guided = common | {
         "method": "svi", "guide": "gaussian", "estimator": estimator, "kl_weights": kl_weights,
-        "learning_rate": learning_rate, "draws": draws,
+        "learning_rate": learning_rate, "first_scale": first_scale, "draws": draws,
     }  # fmt: skip
     fits = {
         "point": (models.Flat(), common | {"method": "mle", "learning_rate": point_rate}),

@@ -25,7 +25,7 @@ from inference.estimators import ESTIMATORS, check_layers
 from inference.expectations import expected_log_prob
 from inference.guides import Drawn, Guide
 from inference.target import Data, Position, Target, standard_normal
-from models.validation import one_of
+from models.validation import one_of, positive_number
 
 __all__ = ["Gaussian", "MeanField", "narrow"]
 
@@ -60,9 +60,9 @@ class MeanField(NamedTuple):
         return sum((jnp.sum(jnp.log(scale) + unit) for scale in self.scale.values()), start=jnp.zeros(()))
 
 
-def narrow(position: Position) -> MeanField:
+def narrow(position: Position, scale: float = _FIRST_SCALE) -> MeanField:
     """A narrow guide around a position."""
-    rho = math.log(math.expm1(_FIRST_SCALE))
+    rho = math.log(math.expm1(scale))
     return MeanField(position, jax.tree.map(lambda leaf: jnp.full_like(leaf, rho), position))
 
 
@@ -74,14 +74,18 @@ class Gaussian(Guide):
         estimator: how a step estimates the expected log-likelihood. "weights": one draw of the weights for all rows;
             "local": each row draws its own outputs of a layer (Kingma et al. 2015), for dense layers; "flipout": each
             row turns signs of the one draw (Wen et al. 2018). All have the same expectation.
+        first_scale: every standard deviation at the start. With a prior that has a narrow part, such as a scale
+            mixture, one near that part lets weights stay there.
     """
 
     name: ClassVar[str] = "gaussian"
 
     estimator: str = "weights"
+    first_scale: float = _FIRST_SCALE
 
     def __post_init__(self) -> None:
         one_of("svi: estimator", self.estimator, ESTIMATORS)
+        positive_number("svi: first_scale", self.first_scale)
 
     @property
     def by_row(self) -> bool:
@@ -96,7 +100,7 @@ class Gaussian(Guide):
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> MeanField:
         """A narrow guide around the start."""
-        return narrow(position)
+        return narrow(position, self.first_scale)
 
     def draw(self, target: Target, data: Data, parameters: MeanField, key: jax.Array) -> Drawn:
         """One reparameterised draw."""

@@ -63,6 +63,7 @@ class SVI(Optimisation):
         start: around which point a guide that has a name begins: "random", "map" or "prior".
         restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
         estimator: of guide="gaussian".
+        first_scale: of guide="gaussian".
         rank: of guide="lowrank".
         components: of guide="mixture".
         rate: of guide="dropout".
@@ -84,6 +85,7 @@ class SVI(Optimisation):
     start: str = "random"
     restarts: int = 1
     estimator: str | None = None
+    first_scale: float | None = None
     rank: int | None = None
     components: int | None = None
     rate: Any = None

@@ -69,7 +69,7 @@ def test_bad_data(case, method, counted):
 BAD_CALLS = {
     "unknown method": ({"method": "nutz"}, ValueError, r"'nutz'; did you mean 'nuts'"),
     "method of a wrong type": ({"method": 3}, TypeError, r"method must be a name or a record.*int"),
-    "option of another": ({"steps": 10}, ValueError, r"'steps' is not an option of nuts; it is .* of mle, map, ens"),
+    "option of another": ({"steps": 10}, ValueError, r"'steps' is not an option of nuts; .* of mle, map, laplace, ens"),
     "unknown option": ({"warmups": 10}, ValueError, r"'warmups' is not an option of nuts; nuts takes .*warmup"),
     "options beside a record": ({"method": inference.NUTS(), "draws": 5}, ValueError, r"'draws' must be set on it"),
     "no chains": ({"chains": 0}, ValueError, r"nuts: chains must be at least 1, got 0"),

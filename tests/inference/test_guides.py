@@ -270,3 +270,11 @@ def test_pruning_takes_the_weights_with_the_lowest_signal(conjugate):
 def test_wrong_options_say_what_is_right(conjugate, options, message):
     with pytest.raises(ValueError, match=message):
         conjugate.run(method="svi", **options)
+
+
+def test_the_first_scale_is_that_of_the_first_guide(conjugate):
+    run = conjugate.run(method="svi", first_scale=0.002, steps=1, learning_rate=1e-9, draws=1)
+    deviations = [values for name, values in run.guide.items() if name.endswith(".std")]
+    np.testing.assert_allclose(np.concatenate([each.ravel() for each in deviations]), 0.002, rtol=1e-4)
+    with pytest.raises(ValueError, match="first_scale must be"):
+        conjugate.run(method="svi", first_scale=0.0)
