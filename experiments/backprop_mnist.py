@@ -65,7 +65,7 @@ class _Part(NamedTuple):
 
 def backprop_mnist(
     hidden: Annotated[int, typer.Option(help="Units of each of the two hidden layers.")] = 400,
-    epochs: Annotated[int, typer.Option(help="Of training.")] = 40,
+    epochs: Annotated[int, typer.Option(help="Of training.")] = 60,
     batch: Annotated[int, typer.Option(help="Images per step.")] = 128,
     train: Annotated[int, typer.Option(min=1, max=_ROWS, help="Images to learn from.")] = _ROWS,
     learning_rate: Annotated[float, typer.Option(help="Of the guides, at its peak.")] = 0.001,

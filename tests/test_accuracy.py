@@ -11,6 +11,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.linalg
 import scipy.stats
 
 import inference
@@ -103,6 +104,34 @@ def test_the_bias_of_unadjusted_mclmc_falls_with_its_step(conjugate):
     assert abs(bias[0]) > 2 * Z * error[0], said
     assert abs(bias[0]) > 2 * abs(bias[1]) + Z * np.hypot(error[0], 2 * error[1]), said  # of second order: four times
     assert abs(bias[2]) < Z * error[2], said
+
+
+@pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (0.4, "posterior"), (2.5, "likelihood")])
+@pytest.mark.parametrize("structure", ["full", "last_layer", "diagonal"])
+def test_laplace_is_the_posterior_of_a_linear_model(conjugate, structure, temperature, tempering):
+    posterior = conjugate.run(
+        method="laplace", structure=structure, draws=20_000, temperature=temperature, tempering=tempering, seed=1
+    )
+    mean, precision = conjugate.posterior(temperature, tempering)
+    covariance = np.diag(1 / np.diag(precision)) if structure == "diagonal" else np.linalg.inv(precision)
+    check_moments(conjugate.stacked(posterior), mean, covariance)
+
+
+@pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (2.5, "likelihood")])
+@pytest.mark.parametrize(("method", "friction"), [("sgld", 1.0), ("sghmc", 0.2)])
+def test_langevin_has_the_moments_of_its_recursion(conjugate, method, friction, temperature, tempering):
+    # Of all rows, with steps e: w and momentum are a linear recursion, whose stationary covariance is exact.
+    e = 5e-4
+    posterior = conjugate.run(
+        method=method, step_size=e, draws=5000, thin=10, warmup=1000, seed=1, temperature=temperature,
+        tempering=tempering, **({"friction": friction} if method == "sghmc" else {}),
+    )  # fmt: skip
+    mean, precision = conjugate.posterior(temperature, tempering)
+    one, bend = np.eye(4), e * temperature * precision  # of T times the log density
+    kick = np.block([[one - bend, (1 - friction) * one], [-bend, (1 - friction) * one]])
+    noise = np.kron(np.ones((2, 2)), 2 * friction * e * temperature * one)
+    covariance = scipy.linalg.solve_discrete_lyapunov(kick, noise)[:4, :4]
+    check_moments(conjugate.stacked(posterior), mean, covariance)
 
 
 @pytest.mark.parametrize("estimate", ["map", "mle"])

@@ -19,7 +19,7 @@ CURVES = {
     "falling": (100 * np.exp(-STEPS / 600) + NOISE, "still falling at the end"),
     "rising": (100 * np.exp(-STEPS / 50) + np.maximum(STEPS - 850, 0) * 0.05 + NOISE, "rising at the end"),
     "stopped": (100 - 0.1 * np.minimum(STEPS, 750) + NOISE, "steps ran out: .* fell by 25.*, 33% of its whole descent"),
-    "a little below": (100 * np.exp(-STEPS / 50) + (STEPS < 700) + NOISE, None),  # 1 % of the descent
+    "a little below": (100 * np.exp(-STEPS / 50) + 0.5 * (STEPS < 700) + NOISE, None),  # 0.5 % of the descent
     "of no account": (0.05 * (STEPS < 700) + 1e-3 * NOISE, None),
     "never above": (
         np.where(STEPS == 0, -50.0, 5.0 * (STEPS < 700)) + NOISE,

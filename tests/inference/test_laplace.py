@@ -35,17 +35,6 @@ def _check_normal(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -
     assert np.abs(z).max() < Z, f"covariances: {np.round(z, 1)}"
 
 
-@TEMPERATURES
-@pytest.mark.parametrize("structure", ["full", "last_layer", "diagonal"])
-def test_linear_models_have_the_exact_posterior(conjugate, structure, temperature, tempering):
-    posterior = conjugate.run(
-        method="laplace", structure=structure, draws=20_000, temperature=temperature, tempering=tempering, seed=1
-    )
-    mean, precision = conjugate.posterior(temperature, tempering)
-    covariance = np.diag(1 / np.diag(precision)) if structure == "diagonal" else np.linalg.inv(precision)
-    _check_normal(conjugate.stacked(posterior)[0], mean, covariance)
-
-
 def _log_evidence(conjugate, factor: float = 1.0) -> float:
     gram = conjugate.design @ conjugate.design.T
     covariance = conjugate.noise**2 * np.eye(len(conjugate.y)) + (factor * conjugate.prior) ** 2 * gram

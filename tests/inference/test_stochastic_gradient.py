@@ -137,27 +137,6 @@ def test_the_recursion_for_friction_1_is_that_of_the_issue(normal):
     np.testing.assert_allclose(covariance, again, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("temperature", "tempering"), [(1.0, "posterior"), (2.5, "likelihood")])
-@pytest.mark.parametrize("method", ["sgld", "sghmc"])
-def test_runs_of_the_full_batch_have_the_moments_of_their_recursion(conjugate, method, temperature, tempering):
-    e, friction = 5e-4, {"sgld": 1.0, "sghmc": 0.2}[method]
-    options = {"friction": friction} if method == "sghmc" else {}
-    posterior = conjugate.run(
-        method=method, step_size=e, draws=5000, thin=10, warmup=1000, seed=1, temperature=temperature,
-        tempering=tempering, **options,
-    )  # fmt: skip
-    mean, precision = conjugate.posterior(temperature, tempering)
-    one, bend = np.eye(4), e * temperature * precision  # of T times the log density
-    kick = np.block([[one - bend, (1 - friction) * one], [-bend, (1 - friction) * one]])
-    noise = np.kron(np.ones((2, 2)), 2 * friction * e * temperature * one)
-    covariance = solve_discrete_lyapunov(kick, noise)[:4, :4]
-    centred = conjugate.stacked(posterior) - mean
-    i, j = np.triu_indices(4)
-    quantities = np.concatenate([centred, centred[..., i] * centred[..., j] - covariance[i, j]], axis=-1)
-    z = quantities.mean(axis=(0, 1)) / mixing.mcse(quantities)
-    assert np.abs(z).max() < Z, f"z-scores {np.round(z, 1)}"
-
-
 @pytest.mark.filterwarnings("ignore:sgld. the minibatches' noise")
 def test_temperatures_tell_the_bias(normal):
     # Both expectations follow from the recursion: T + e tr(E[g g']) / 2 D, where E[g g'] = H S H + V.
