@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,15 @@ DRAWS = {
     "mclmc, adjusted": (2, 6),
 }
 
-everywhere = pytest.mark.parametrize("method", list(OPTIONS))
+
+@pytest.fixture(scope="module", params=list(OPTIONS))  # so all tests of one method follow each other
+def method(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def posterior(method) -> inference.Posterior:
+    return _run(method)
 
 
 def _name(method: str) -> str:
@@ -59,9 +69,7 @@ def test_every_method_has_a_row_here():
     assert {_name(method) for method in OPTIONS} == set(inference.METHODS)
 
 
-@everywhere
-def test_record(method):
-    posterior = _run(method)
+def test_record(method, posterior):
     assert posterior.shape == DRAWS[method]
     assert {name: values.shape[2:] for name, values in posterior.draws.items()} == SHAPES
     assert all(np.isfinite(values).all() for values in posterior.draws.values())
@@ -73,9 +81,8 @@ def test_record(method):
     assert posterior.cost.peak_memory > 2**20
 
 
-@everywhere
-def test_inference_data(method):
-    idata = _run(method).idata
+def test_inference_data(method, posterior):
+    idata = posterior.idata
     assert set(idata.groups()) == {"posterior", "sample_stats", "observed_data"}
     chains, draws = DRAWS[method]
     for name, shape in SHAPES.items():
@@ -90,7 +97,6 @@ def test_inference_data(method):
     assert idata.posterior.attrs["method"] == _name(method)
 
 
-@everywhere
 def test_same_seed_same_bits_other_seed_other_draws(method):
     first, again, other = _run(method, seed=3), _run(method, seed=3), _run(method, seed=4)
     for name in SHAPES:
@@ -98,21 +104,23 @@ def test_same_seed_same_bits_other_seed_other_draws(method):
         assert not np.array_equal(first.draws[name], other.draws[name])
 
 
-@everywhere
-def test_second_call_with_other_data_of_the_same_shape_makes_no_program(method, counted):
-    options = dict(method=_name(method), progress=False, **OPTIONS[method])
-    first = inference.run(MODEL, *(array[:29] for array in _data()), **options)
+def test_second_call_with_other_data_and_temperature_makes_no_program(method, counted):
+    options = dict(method=_name(method), tempering="likelihood", progress=False, **OPTIONS[method])
+    with pytest.warns(UserWarning, match="ignores the temperature") if method == "mle" else nullcontext():
+        first = inference.run(MODEL, *(array[:29] for array in _data()), temperature=0.5, **options)
     assert counted("lower") > 0  # 29 rows are new, so this one had to
     before = counted("lower"), counted("compile")
     other = tuple(array[:29] for array in _data(1))
     second = inference.run(models.mlp(hidden=(4,), activation="tanh"), *other, seed=9, **options)
     assert (counted("lower"), counted("compile")) == before
     assert first.shape == second.shape
+    assert [(each.temperature, each.tempering) for each in (first, second)] == [
+        (0.5, "likelihood"),
+        (1.0, "likelihood"),
+    ]
 
 
-@everywhere
-def test_prediction(method):
-    posterior = _run(method)
+def test_prediction(method, posterior):
     prediction = posterior.predict(_data(2)[0])
     assert prediction.outputs.shape == (*DRAWS[method], 30, 1)
     for name in ("mean", "std", "epistemic", "aleatoric", "total"):
@@ -125,9 +133,7 @@ def test_prediction(method):
     assert prediction.sample(0).shape == (*DRAWS[method], 30)
 
 
-@everywhere
-def test_save_and_load(method, tmp_path):
-    posterior = _run(method)
+def test_save_and_load(posterior, tmp_path):
     posterior.save(tmp_path / "p.npz")
     loaded = inference.load(tmp_path / "p.npz")
     assert loaded.model == MODEL
@@ -142,18 +148,6 @@ def test_save_and_load(method, tmp_path):
     np.testing.assert_array_equal(loaded.predict(x).outputs, posterior.predict(x).outputs)
 
 
-@everywhere
-def test_temperature_is_accepted(method):
-    kind = dict(temperature=0.5, tempering="likelihood", method=_name(method), progress=False, **OPTIONS[method])
-    if method == "mle":
-        with pytest.warns(UserWarning, match="ignores the temperature"):
-            posterior = inference.run(MODEL, *_data(), **kind)
-    else:
-        posterior = inference.run(MODEL, *_data(), **kind)
-    assert (posterior.temperature, posterior.tempering) == (0.5, "likelihood")
-
-
-@everywhere
 def test_any_model_of_the_users(method):
     import numpyro
     import numpyro.distributions as dist
