@@ -63,7 +63,7 @@ class Randomness(NamedTuple):
         """
         words = jax.random.key_data(key).at[1].add(count.astype(jnp.uint32))
         numbers = jax.random.normal(jax.random.wrap_key_data(words), (like.size + SALTS,), like.dtype)
-        bits = lax.bitcast_convert_type(numbers[like.size :], jnp.uint32)  # two per float64, of which the last has more
+        bits = lax.bitcast_convert_type(numbers[like.size :], jnp.uint32)  # two words of a float64: the low one is used
         return cls(numbers[: like.size], bits.reshape(SALTS, -1)[:, 0])
 
     def rows(self, count: int | None, data: Data) -> jax.Array | None:

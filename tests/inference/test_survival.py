@@ -27,6 +27,10 @@ METHODS = {
     "svi": dict(method="svi", steps=40, draws=10, batch_size=20),
     "nuts": dict(method="nuts", chains=2, draws=8, warmup=8, max_tree_depth=4),
     "hmc": dict(method="hmc", chains=2, draws=8, warmup=8, tuning=12, trajectory_length=1.0),
+    "laplace": dict(method="laplace", steps=40, draws=10),
+    "sghmc": dict(
+        method="sghmc", chains=2, draws=8, warmup=8, thin=4, tuning=6, batch_size=10, preconditioner="rmsprop"
+    ),
     "mclmc": dict(method="mclmc", chains=2, draws=8, warmup=40, thin=1, adjusted=True, trajectory_length=1.0),
 }
 every_method = pytest.mark.parametrize("options", METHODS.values(), ids=METHODS)
