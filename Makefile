@@ -24,7 +24,7 @@ format: $(READY)
 
 # Long validations: large data, long trajectories, what one sample is too small to show.
 validate: $(READY)
-	XLA_FLAGS= $(BIN)/python -m pytest -m validate -s
+	$(BIN)/python -m pytest -m validate -s
 
 # The moments that samplers are tested against, by an independent sampler.
 references: $(READY)

@@ -13,9 +13,6 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "agg")
-# Small programs that run for a moment: what the compiler's optimiser takes is more than it saves. In place before the
-# first use of JAX, and inherited by other processes; `make validate` compiles as a user does.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 _hook = jaxtyping.install_import_hook(
     ["data.datasets", "models.layers", "inference.prediction", "inference.mixing", "inference.scoring"],
     "beartype.beartype",
