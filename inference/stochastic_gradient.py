@@ -224,9 +224,9 @@ class _StochasticGradient(Sampler):
         return float(info["n_steps"].sum()) * share * (1 + self.control_variates)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """Step size and temperature."""
-        temperature = sums["kinetic_temperature"] / sums["count"]
-        return f"step size {info['step_size'][-1]:.3g}, kinetic temperature {temperature:.3g}"
+        """Mean step size and temperature."""
+        step_size, temperature = (sums[name] / sums["count"] for name in ("step_size", "kinetic_temperature"))
+        return f"step size {step_size:.3g}, kinetic temperature {temperature:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)
