@@ -26,7 +26,6 @@ References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, h
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
@@ -39,9 +38,9 @@ from jax.scipy.special import ndtr
 
 from inference.adaptation import Adaptation, Settings
 from inference.leapfrog import Path, kinetic, land, launch, leapfrog
-from inference.methods import Sampler, Step
 from inference.rounding import energy_noise, stretched, too_noisy
 from inference.target import Data, Position, Target, standard_normal
+from inference.trajectories import TrajectorySampler
 from inference.whitening import relative_scales
 from models.validation import fraction, one_of, positive_integer, positive_number
 
@@ -82,7 +81,7 @@ class HMCState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HMC(Sampler):
+class HMC(TrajectorySampler):
     """Hamiltonian Monte Carlo with a fixed trajectory length.
 
     Defaults: 4 chains of 500 draws after 100 warm-up iterations, each from its own member of a short ensemble.
@@ -146,15 +145,6 @@ class HMC(Sampler):
         settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
         return settings if self.pilot() else self._of_chains(settings)
 
-    def check(self, target: Target, data: Data) -> None:
-        """Say so if energies can't be in float64."""
-        if not target.exact:
-            warnings.warn(
-                "hmc: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, "
-                "an array made with dtype=float32); energies are in float32, so watch energy_noise in sample_stats",
-                stacklevel=3,
-            )
-
     def pilot(self) -> HMC | None:
         """One chain that finds the step size, unless it is given and no mass is asked for."""
         if self.step_size is not None and self.mass == "prior":
@@ -178,20 +168,6 @@ class HMC(Sampler):
         log_density = target.exact_log_density(position, data)
         noise = jnp.zeros((), settings.step_size.dtype)
         return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
-
-    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
-        """Up to `limit` leapfrog steps of a trajectory and, if that completes it, the Metropolis step."""
-        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
-        scale, steps = state.adaptation.settings.scale, jnp.minimum(path.left, limit)
-        path = lax.fori_loop(0, steps, lambda _, path: leapfrog(target, data, scale, path), path)
-        complete = path.left == 0
-        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
-        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
-
-    def under_way(self, state: HMCState) -> str:
-        """How many steps of the trajectory are left."""
-        left = int(state.path.left)
-        return f"{left} leapfrog steps left" if left else ""
 
     def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
@@ -221,6 +197,10 @@ class HMC(Sampler):
         step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
         steps = jnp.minimum(count, jnp.where(settings.adapting, _PILOT_STEPS, _MOST_STEPS)).astype(jnp.int32)
         return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
+
+    def _move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
+        """One leapfrog step."""
+        return leapfrog(target, data, state.adaptation.settings.scale, path)
 
     def _arrive(
         self, target: Target, data: Data, state: HMCState, complete: jax.Array

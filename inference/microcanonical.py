@@ -31,7 +31,6 @@ References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -43,8 +42,8 @@ from jax import lax
 from jax.scipy.special import ndtr
 
 from inference.isokinetic import Path, isokinetic, refreshed
-from inference.methods import Sampler, Step
 from inference.target import Data, Position, Target, standard_normal
+from inference.trajectories import TrajectorySampler
 from inference.tuning import Geometry, Tuning
 from inference.whitening import relative_scales
 from models.validation import fraction, one_of, positive_integer, positive_number
@@ -83,7 +82,7 @@ class MCLMCState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MCLMC(Sampler):
+class MCLMC(TrajectorySampler):
     """Microcanonical Langevin Monte Carlo; exact only if `adjusted`.
 
     Defaults: 4 chains of 500 draws, each from its own member of a short ensemble. Unadjusted, an iteration is one step:
@@ -156,17 +155,12 @@ class MCLMC(Sampler):
         )
 
     def check(self, target: Target, data: Data) -> None:
-        """A direction needs two coordinates at least; say so if energies can't be in float64."""
+        """A direction needs two coordinates at least."""
         if sum(leaf.size for leaf in target.position(data).values()) < 2:
             raise ValueError(
                 'mclmc: the model must have at least 2 unknowns, got 1, where there is no direction to turn; use "nuts"'
             )
-        if not target.exact:
-            warnings.warn(
-                "mclmc: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, "
-                "an array made with dtype=float32); energies are in float32, and with many rows they are noise",
-                stacklevel=3,
-            )
+        super().check(target, data)
 
     def settings(self, target: Target, data: Data) -> Geometry:
         """Scales, the first length and the first step size, from the prior."""
@@ -184,20 +178,6 @@ class MCLMC(Sampler):
         path = Path(position, rest, gradient, value, kinetic, step_size, jnp.zeros_like(step_size), nothing, nothing)
         tuning = Tuning.begin(settings, position)
         return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
-
-    def step(self, target: Target, data: Data, state: MCLMCState, limit: jax.Array) -> Step:
-        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
-        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
-        scale, steps = state.tuning.geometry.scale, jnp.minimum(path.left, limit)
-        path = lax.fori_loop(0, steps, lambda _, path: isokinetic(target, data, scale, path), path)
-        complete = path.left == 0
-        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
-        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
-
-    def under_way(self, state: MCLMCState) -> str:
-        """How many steps of the trajectory are left."""
-        left = int(state.path.left)
-        return f"{left} steps left" if left else ""
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
@@ -245,6 +225,10 @@ class MCLMC(Sampler):
             direction=refreshed(before, noise, geometry.step_size, geometry.length), uniform=for_acceptance,
             steps=steps, left=steps,
         )  # fmt: skip
+
+    def _move(self, target: Target, data: Data, state: MCLMCState, path: Path) -> Path:
+        """One isokinetic step."""
+        return isokinetic(target, data, state.tuning.geometry.scale, path)
 
     def _arrive(
         self, target: Target, data: Data, state: MCLMCState, complete: jax.Array

@@ -109,19 +109,6 @@ def test_a_wall_lowers_the_step_in_warm_up_and_stops_a_chain_after_it():
     assert adjusted.statistics["diverging"].any()  # refused, as a proposal of density 0 must be
 
 
-def test_a_refused_draw_is_repeated(conjugate):
-    posterior = conjugate.run(
-        method="mclmc", adjusted=True, step_size=0.4, trajectory_length=0.8, warmup=0, chains=2, draws=200, seed=1
-    )
-    accepted = posterior.statistics["accepted"]
-    assert 0.2 < accepted.mean() < 0.8
-    draws = conjugate.stacked(posterior)
-    same = (draws[:, 1:] == draws[:, :-1]).all(axis=-1)
-    np.testing.assert_array_equal(same, ~accepted[:, 1:])
-    lp = posterior.statistics["lp"]
-    np.testing.assert_array_equal(lp[:, 1:][same], lp[:, :-1][same])
-
-
 def test_statistics_say_what_happened(conjugate):
     always = {"energy_error", "lp", "n_steps", "step_size"}
     plain = conjugate.run(method="mclmc", chains=2, draws=50, warmup=100, seed=1)
@@ -160,19 +147,6 @@ def test_one_unknown_has_no_direction(counted):
     with pytest.raises(ValueError, match=r'mclmc: the model must have at least 2 unknowns, got 1.*use "nuts"'):
         inference.run(model, np.zeros(3), method="mclmc", progress=False)
     assert counted("compile") == 0
-
-
-@pytest.mark.parametrize("adjusted", [False, True])
-def test_kernels_use_each_key_once(conjugate, adjusted):
-    target, data = bind(conjugate.model, (conjugate.x, conjugate.y), 1.0, "posterior")[:2]
-    method = MCLMC(adjusted=adjusted, mass="diagonal", warmup=40)
-    settings = method.settings(target, data)
-    start, _ = target.start(jax.random.key(0), data)
-    with jax.debug_key_reuse(True):
-        state = jax.jit(lambda key: method.init(target, data, start, key, settings))(jax.random.key(1))
-        step = jax.jit(lambda state: method.step(target, data, state, np.int32(5)))
-        for _ in range(4):
-            state = step(state).state
 
 
 def test_each_chain_starts_at_its_own_member():
