@@ -175,11 +175,11 @@ def test_langevin_steps_are_blackjax_s(normal, monkeypatch):
 def test_gradients_are_unbiased_and_control_variates_have_no_noise_at_the_centre(normal, control):
     bound = _bound(normal, 6, 1.0)
     centre, here = (jnp.full(3, value) for value in (0.2, -0.4))
-    fixed = Centre.at(bound.target, bound.data, centre, control)
+    fixed, plain = (Centre.at(bound.target, bound.data, centre, each) for each in (control, False))
     estimate = jax.jit(lambda p, rows: estimated_gradient(bound.target, bound.data, p, rows, fixed)[1])
     every = [jnp.array(rows) for rows in itertools.combinations(range(6), 2)]
     for place in (centre, here):
-        _, full = estimated_gradient(bound.target, bound.data, place, None, fixed)
+        _, full = estimated_gradient(bound.target, bound.data, place, None, plain)
         gradients = np.array([estimate(place, rows) for rows in every])
         np.testing.assert_allclose(gradients.mean(axis=0), full, rtol=1e-4)
         assert (gradients.std(axis=0).max() < 1e-4) == control  # the Hessian is the same for all rows, so everywhere
