@@ -11,78 +11,22 @@ Yao et al. 2018 (k-hat of a guide; arXiv:1802.02538).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from diagnostics.advice import advice_for_chains, advice_for_guide
 from diagnostics.biases import Bias
 from diagnostics.settling import Settling
-from inference import Posterior, mixing
+from diagnostics.spaces import Mixing, aligned_mixing, function_mixing, weight_mixing
+from inference import Posterior
 from inference.arviz_import import arviz
-from inference.functions import function_draws, weight_draws
-from models import Network
+from inference.costs import Cost
 
-__all__ = ["Convergence", "Mixing", "convergence"]
+__all__ = ["Convergence", "convergence"]
 
 _LEAST_DRAWS, _LEAST_STEPS = 25, 50  # a tail of 5 importance weights to fit, and 10 losses to see a slope in
-
-
-@dataclass(frozen=True, eq=False)
-class Mixing:
-    """How well chains mix in one space.
-
-    Attributes:
-        rhat: of each quantity; nan where there is one chain.
-        ess_bulk: of each quantity.
-        ess_tail: of each quantity.
-        mcse: Monte Carlo standard error of each mean.
-        chainwise_rhat: (chain, quantity), each chain's halves against each other.
-    """
-
-    rhat: np.ndarray
-    ess_bulk: np.ndarray
-    ess_tail: np.ndarray
-    mcse: np.ndarray
-    chainwise_rhat: np.ndarray
-
-    @classmethod
-    def of(cls, draws: np.ndarray) -> Mixing:
-        """Measure draws, (chain, draw, quantity)."""
-        single = draws.shape[0] == 1
-        return cls(
-            np.full(draws.shape[2], np.nan) if single else mixing.rhat(draws),
-            mixing.ess(draws, "bulk"),
-            mixing.ess(draws, "tail"),
-            mixing.mcse(draws),
-            mixing.chainwise_rhat(draws),
-        )
-
-    @property
-    def judged_rhat(self) -> np.ndarray:
-        """The R-hat of each quantity; where there is only one chain, that of its halves."""
-        return self.chainwise_rhat[0] if len(self.chainwise_rhat) == 1 else self.rhat
-
-    @property
-    def worst_rhat(self) -> float:
-        """The largest R-hat."""
-        return float(self.judged_rhat.max())
-
-    @property
-    def least_ess(self) -> float:
-        """The smallest ESS, bulk or tail."""
-        return float(min(self.ess_bulk.min(), self.ess_tail.min()))
-
-    def failures(self, space: str, rhat: float, ess: float) -> list[str]:
-        """What misses the thresholds, in words."""
-        worst, least = self.worst_rhat, self.least_ess
-        found = []
-        if not worst <= rhat:
-            share = np.mean(~(self.judged_rhat <= rhat))
-            found.append(f"R-hat in {space}: worst {worst:.3g}, above {rhat} for {share:.0%} of the quantities")
-        if not least >= ess:
-            found.append(f"ESS in {space}: least {least:.0f}, below {ess:g}")
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +38,16 @@ class Convergence:
         passed: True, False, or None where there is nothing to judge.
         failures: what misses its threshold.
         kind: what the draws are, "chains", "guide" or "point".
+        advice: what to do next.
         weights: mixing in weight space, for chains whose draws were kept.
+        aligned: the same once the order and the signs of hidden units are undone, for chains of a perceptron.
         functions: mixing in function space, for chains of a network.
         divergences: number of divergent draws, for chains.
+        divergent_chains: in how many chains they are.
         ebfmi: the least E-BFMI over chains, nan where there is no energy.
         acceptance: the mean acceptance rate, nan where there is none.
+        saturated: the share of NUTS trajectories that reached the largest tree depth, nan for other methods.
+        cost: of the draws that are judged.
         bias: temperatures and gradient noise, for a sampler without a Metropolis step that measures them.
         pareto_k: of the guide's importance weights, nan for others and for a guide without a density.
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for others.
@@ -111,19 +60,42 @@ class Convergence:
     passed: bool | None
     failures: tuple[str, ...]
     kind: str
+    advice: tuple[str, ...] = ()
     weights: Mixing | None = None
+    aligned: Mixing | None = None
     functions: Mixing | None = None
     divergences: int = 0
+    divergent_chains: int = 0
     ebfmi: float = np.nan
     acceptance: float = np.nan
+    saturated: float = np.nan
+    cost: Cost | None = None
     pareto_k: float = np.nan
     loss_slope: float = np.nan
     gradient_noise: float = np.nan
     thresholds: dict[str, float] = field(default_factory=dict)
     bias: Bias | None = None
 
+    @property
+    def judged(self) -> Mixing | None:
+        """The space that decides: functions for a network, else weights; None for a guide or a point."""
+        return self.functions or self.weights
+
+    @property
+    def ess_per_second(self) -> float:
+        """The least ESS in the space that decides, over the seconds of the run, compiling included; nan for others."""
+        return self.judged.least_ess / self.cost.seconds if self.judged and self.cost and self.cost.seconds else np.nan
+
+    @property
+    def ess_per_gradient(self) -> float:
+        """The least ESS in the space that decides, over the full gradients, warm-up included; nan for others."""
+        if not (self.judged and self.cost and self.cost.gradients):
+            return np.nan
+        return self.judged.least_ess / self.cost.gradients
+
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(f"  - {failure}" for failure in self.failures)])
+        listed = [f"  - {failure}" for failure in self.failures] + [f"  next: {step}" for step in self.advice]
+        return "\n".join([self.verdict, *listed])
 
 
 def convergence(
@@ -142,7 +114,8 @@ def convergence(
 
     Args:
         posterior: of any method.
-        x: inputs at which a network's functions are judged; by default some of its training inputs.
+        x: inputs at which a network's functions are judged; by default 30 of its training inputs, 10 points between and
+            10 outside them.
         rhat: the largest rank-normalised R-hat that passes.
         ess: the smallest bulk and tail effective sample size that pass.
         ebfmi: the smallest energy fraction of missing information that passes.
@@ -169,23 +142,21 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     if posterior.shape[1] < 4:
         few = f"{posterior.shape[1]} draws per chain are too few to judge; at least 4 are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "chains", thresholds=thresholds)
-    network = isinstance(posterior.model, Network)
-    functions = Mixing.of(function_draws(posterior, x)) if network else None
-    columns = weight_draws(posterior)
-    if not columns.shape[2] and not network:  # no draws were kept: all there is to judge is their density
-        columns = posterior.statistics["lp"][..., None]
-    weights = Mixing.of(columns) if columns.shape[2] else None
+    functions, weights, aligned = function_mixing(posterior, x), weight_mixing(posterior), aligned_mixing(posterior)
+    if functions is None and weights is None:  # no draws were kept: all there is to judge is their density
+        weights = Mixing(posterior.statistics["lp"][..., None].astype(np.float64), ("lp",), 1)
     in_weights = weights.failures("weight space", rhat, ess) if weights else []
     in_functions = functions.failures("function space", rhat, ess) if functions else []
 
     statistics = posterior.statistics
-    divergences = int(statistics["diverging"].sum()) if "diverging" in statistics else 0
+    divergent = statistics["diverging"].sum(axis=1) if "diverging" in statistics else np.zeros(posterior.shape[0], int)
     acceptance = float(statistics["acceptance_rate"].mean()) if "acceptance_rate" in statistics else np.nan
+    saturated = float(np.mean(statistics.get("reached_max_treedepth", np.nan)))
     energy = _least_ebfmi(statistics["energy"]) if "energy" in statistics else np.nan
     elsewhere = [f"chain {chain} stopped before its end: {why}" for chain, why in posterior.stopped.items()]
-    if divergences:
-        where = int((statistics["diverging"].sum(axis=1) > 0).sum())
-        elsewhere.append(f"{divergences} divergent draws, in {where} of {posterior.shape[0]} chains")
+    if divergent.any():
+        where = int((divergent > 0).sum())
+        elsewhere.append(f"{divergent.sum()} divergent draws, in {where} of {posterior.shape[0]} chains")
     if energy < thresholds["ebfmi"]:
         elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
 
@@ -193,36 +164,50 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     elsewhere += bias.failures(thresholds["temperature"], thresholds["noise"]) if bias else []
 
     deciding = (in_functions if functions else in_weights) + elsewhere
-    verdict = f"{_chain_verdict(deciding, in_weights, weights, functions)} {posterior.method.caveat}".rstrip()
-    return Convergence(
+    verdict = f"{_chain_verdict(deciding, in_weights, weights, aligned, functions)} {posterior.method.caveat}".rstrip()
+    found = Convergence(
         verdict,
         not deciding,
         tuple(in_functions + in_weights + elsewhere),
         "chains",
-        weights,
-        functions,
-        divergences,
-        energy,
-        acceptance,
+        weights=weights,
+        aligned=aligned,
+        functions=functions,
+        divergences=int(divergent.sum()),
+        divergent_chains=int((divergent > 0).sum()),
+        ebfmi=energy,
+        acceptance=acceptance,
+        saturated=saturated,
+        cost=posterior.cost,
         thresholds=thresholds,
         bias=bias,
     )
+    return replace(found, advice=advice_for_chains(found, posterior.shape[1]))
 
 
-def _chain_verdict(deciding: list[str], in_weights: list[str], weights: Mixing | None, functions: Mixing | None) -> str:
+def _chain_verdict(
+    deciding: list[str],
+    in_weights: list[str],
+    weights: Mixing | None,
+    aligned: Mixing | None,
+    functions: Mixing | None,
+) -> str:
     judged = functions or weights
     assert judged is not None
     space = "functions" if functions else "chains"
     numbers = f"worst R-hat {judged.worst_rhat:.3f}, least ESS {judged.least_ess:.0f}"
     if deciding:
-        return (
-            f"Convergence failed ({numbers}): do not rely on these {'predictions' if functions else 'draws'} yet. "
-            "Run longer, or look at what is listed."
-        )
+        return f"Convergence failed ({numbers}): do not rely on these {'predictions' if functions else 'draws'} yet."
     if functions is not None and weights is not None and in_weights:
+        without = (
+            f", and {aligned.worst_rhat:.2f} once the order and signs of units are undone"
+            if aligned is not None and weights.worst_rhat > judged.worst_rhat
+            else ""
+        )
         return (
-            f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}), "
-            "as is usual for a network, whose units can trade places. Believe the predictions, not single weights."
+            f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}"
+            f"{without}), as is usual for a network, whose units can trade places without changing the function. "
+            "Believe the predictions, not single weights."
         )
     what = "draws" if functions is None else "predictions and the weights" if weights else "predictions"
     return f"The {space} have converged ({numbers}): believe the {what}."
@@ -265,8 +250,8 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
         )
     passed = False if failures else True if weighted else None
     return Convergence(
-        verdict, passed, tuple(failures), "guide", pareto_k=k, loss_slope=settling.slope, gradient_noise=noise,
-        thresholds=thresholds,
+        verdict, passed, tuple(failures), "guide", advice_for_guide(not unsettled, not far if weighted else None),
+        pareto_k=k, loss_slope=settling.slope, gradient_noise=noise, cost=posterior.cost, thresholds=thresholds,
     )  # fmt: skip
 
 

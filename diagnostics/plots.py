@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diagnostics.convergences import Mixing
 from diagnostics.prior_predictive import PriorCheck
 from diagnostics.scoring import confidence_bins, in_data_units
+from diagnostics.spaces import Mixing
 from inference import Posterior
 from inference.charts import COLOURS, chart
 from inference.functions import function_draws

@@ -32,7 +32,7 @@ from models.validation import one_of, positive_number
 __all__ = ["Plan", "execute", "plan"]
 
 _STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
-_PROBES = 50  # enough functions to judge by, few enough to judge them at once
+_PROBES, _BEYOND = 30, 10  # rows, and points between and outside them: enough to judge by, few enough to do so at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +201,18 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
 
 
 def _probes(model: Callable[..., Any], data: Data) -> np.ndarray:
-    """Some training inputs of a network, evenly spaced through its rows."""
+    """Inputs at which a network's functions are judged: in the data, between two rows of them, and outside.
+
+    The first are rows of the training data, evenly spaced; the second lie halfway between two of those; the third are
+    those farthest from the data's mean, twice as far away.
+    """
     if not isinstance(model, Network):
         return np.zeros((0, 0), np.float32)
     inputs = np.asarray(data.arrays[0])
-    return inputs[np.unique(np.linspace(0, len(inputs) - 1, _PROBES).round().astype(int))]
+    rows = inputs[np.unique(np.linspace(0, len(inputs) - 1, _PROBES).round().astype(int))]
+    mean = inputs.mean(axis=0, dtype=np.float64)
+    distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
+    count = min(_BEYOND, len(rows) // 2)
+    between = (rows[:count] + rows[len(rows) // 2 :][:count]) / 2
+    outside = mean + 2 * (rows[np.argsort(-distance, kind="stable")[:count]] - mean)
+    return np.concatenate([rows, between, outside]).astype(inputs.dtype)

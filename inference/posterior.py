@@ -50,7 +50,7 @@ class Posterior:
         statistics: scalars of each draw, (chain, draw), under ArviZ's names.
         curves: scalars of each step of a method that optimises, (chain, step).
         observed: what the model observed.
-        probes: for a network, some of its training inputs, at which its functions are judged; else empty.
+        probes: for a network, inputs at which its functions are judged, in, between and outside its data; else empty.
         deterministic: the names of the sites that follow from the others.
         cost: seconds, gradients and memory.
         start: how the chains started: "ensemble", "map", "random" or "prior".
