@@ -198,6 +198,14 @@ def test_the_default_step_keeps_the_gradients_noise_small(recwarn):
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_without_minibatches_the_default_step_follows_the_curvature(conjugate, temperature):
+    _, precision = conjugate.posterior()
+    largest = np.linalg.eigvalsh(precision).max()  # of T times the log density, whatever T is
+    posterior = conjugate.run(method="sgld", chains=1, draws=2, warmup=200, temperature=temperature)
+    np.testing.assert_allclose(posterior.statistics["step_size"], 0.2 / largest, rtol=0.01)
+
+
 def test_too_large_a_step_is_said(normal):
     options = dict(method="sgld", batch_size=6, draws=50, chains=1, warmup=0, progress=False)
     with pytest.warns(UserWarning, match="noise is .* of the injected noise, so the draws are too wide"):
