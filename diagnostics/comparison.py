@@ -1,68 +1,129 @@
-"""Comparison: several posteriors of the same model, their scores, their cost, and how far each is from a reference.
+"""Comparison: several posteriors of the same data, their scores, their cost, and how far each is from a reference.
 
-The distance of a method to the reference means little without the distance of the reference to itself. The reference's
-chains are cut into two halves A and B in every way (up to 70); the noise floor is the distance of B to A, and a method,
-thinned to the size of B, is measured against the same A. A perfect method so lands on the floor.
-
-For regression the distances are the Wasserstein distances W1 and W2 between the draws of the function at each test
-point, in units of the reference's standard deviation there. For classification they are the total variation between
-the mean probabilities, and the agreement: how often both name the same class first.
+Scores have standard errors over test points. Two posteriors are judged on the same points, so that the difference of
+their scores has an error of its own, which is smaller: that of the paired differences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
-from diagnostics.scoring import scores
-from inference import Posterior, Prediction
-from inference.prediction import Classification
+from diagnostics.distances import Distance, distances
+from inference import Posterior
+from inference.scoring import influences, row_scores, scores_of_rows
 from models import Network
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Table", "compare"]
 
-_CUTS = 70  # all ways to halve 8 chains; of more chains, the first so many
+_NAMES = {
+    "total_variation": "total variation", "log_score": "log score", "w1_noise": "W1 with noise", "w1": "W1", "w2": "W2",
+    "w2_noise": "W2 with noise", "rmse": "RMSE", "crps": "CRPS", "brier": "Brier", "ece": "ECE",
+}  # fmt: skip
+_NEAR = 2.0  # spreads of the floor within which a distance is that of the reference to itself
+
+
+class Table(NamedTuple):
+    """A table as text: what it is, its heading, its rows."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        every = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in every
+        ]
+        return "\n".join([self.title, *lines])
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One table of posteriors.
+    """Several posteriors side by side.
 
     Attributes:
-        rows: for each posterior its name and its numbers; those that don't apply are missing.
+        rows: for each posterior its name and its numbers, those that don't apply missing: a score such as `rmse`, its
+            standard error `rmse_error`, its difference to the reference's `rmse_difference` and the standard error of
+            that, `rmse_difference_error`; a distance such as `w1` and its spread over the halves, `w1_spread`;
+            `seconds` and `gradients`.
         reference: the name of the reference, None if there is none.
-        floor: the distances of the reference to itself, by name.
+        floor: the distances of the reference to itself, by name; empty if it has one chain.
+        floor_spread: their standard deviations over the ways to halve its chains.
     """
 
     rows: tuple[dict[str, Any], ...]
     reference: str | None
     floor: dict[str, float]
+    floor_spread: dict[str, float]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns, in the order in which they come up."""
+        """The names of all numbers, in the order in which they come up."""
         return tuple(dict.fromkeys(key for row in self.rows for key in row))
 
-    def cells(self) -> list[list[str]]:
-        """The table as text, without its heading."""
-        return [[_cell(row.get(column)) for column in self.columns] for row in self.rows]
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The names of the scores."""
+        return tuple(key for key in self.columns if f"{key}_error" in self.columns and not key.endswith("_difference"))
+
+    @property
+    def distances(self) -> tuple[str, ...]:
+        """The names of the distances."""
+        return tuple(key for key in self.columns if f"{key}_spread" in self.columns)
+
+    def near(self, row: Mapping[str, Any], name: str) -> bool:
+        """Whether a posterior is as close to the reference as that is to itself, within two spreads of the floor."""
+        if name not in self.floor or name not in row:
+            return False
+        excess = row[name] - self.floor[name]
+        return bool((-excess if name == "agreement" else excess) <= _NEAR * np.nan_to_num(self.floor_spread[name]))
+
+    def tables(self) -> tuple[Table, ...]:
+        """As text: the scores, their differences to the reference's, and the distances with the cost."""
+        names = [row["method"] for row in self.rows]
+        scores = tuple(
+            (name, *(_with_error(row.get(key), row.get(f"{key}_error")) for key in self.scores))
+            for name, row in zip(names, self.rows, strict=True)
+        )
+        found = [Table("scores, with standard errors", ("method", *map(_spelled, self.scores)), scores)]
+        others = [row for row in self.rows if row["method"] != self.reference]
+        if self.reference is not None and others:
+            away = [f"{name}_difference" for name in self.scores]
+            differences = tuple(
+                (row["method"], *(_with_error(row[key], row[f"{key}_error"]) for key in away)) for row in others
+            )
+            title = f"scores minus those of {self.reference}, with standard errors of the paired differences"
+            found.append(Table(title, ("method", *map(_spelled, self.scores)), differences))
+        cost = ("seconds", "gradients")
+        rows = [(row["method"], *self._away(row), *(_cell(row[key]) for key in cost)) for row in others]
+        anchor = [row for row in self.rows if row["method"] == self.reference]
+        if self.floor:
+            floor = (_with_error(self.floor[key], self.floor_spread[key]) for key in self.distances)
+            own = [_cell(anchor[0][key]) for key in cost] if anchor else ["", ""]
+            rows.append((f"{self.reference} to itself", *floor, *own))
+        elif anchor:
+            rows.append((anchor[0]["method"], *[""] * len(self.distances), *(_cell(anchor[0][key]) for key in cost)))
+        title = "cost" if not self.distances else f"distance to {self.reference}, and cost"
+        found.append(Table(title, ("method", *map(_spelled, self.distances), *cost), tuple(rows)))
+        return tuple(found)
+
+    def _away(self, row: Mapping[str, Any]) -> list[str]:
+        return [
+            _with_error(row.get(key), row.get(f"{key}_spread")) + (" =" if self.near(row, key) else "")
+            for key in self.distances
+        ]
 
     def __str__(self) -> str:
-        table = [list(self.columns), *self.cells()]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in table
-        ]
+        text = "\n\n".join(map(str, self.tables()))
         if self.floor:
-            floor = ", ".join(f"{name} {value:.3g}" for name, value in self.floor.items())
-            lines.append(f"distances are to {self.reference}; between its own halves they are {floor}")
-        return "\n".join(lines)
+            text += f"\n= as close to {self.reference} as one half of its chains is to the other"
+        return text
 
 
 def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Posterior | None = None) -> Comparison:
@@ -75,87 +136,77 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
     """
     if isinstance(reference, str) and reference not in posteriors:
         raise ValueError(f"reference must be one of {', '.join(posteriors)} or a posterior, got {reference!r}")
-    x, y = test
-    targets = test if hasattr(test, "restore") else y
     for name, posterior in posteriors.items():
         if not isinstance(posterior.model, Network):
             raise TypeError(f"compare needs posteriors of networks of models, '{name}' is of another model")
+    x, y = test
+    targets = test if hasattr(test, "restore") else y
     predictions = {name: posterior.predict(x) for name, posterior in posteriors.items()}
     anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
     name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference
     if anchor is not None and anchor.outputs.shape[0] * anchor.outputs.shape[1] == 1:
         raise ValueError(f"reference must have several draws to measure distances by, {name_of_anchor} has one")
-    floor, distances = _distances(anchor, predictions) if anchor is not None else ({}, {})
-    rows = []
-    for name, posterior in posteriors.items():
-        away = {} if name == reference else distances.get(name, {})
-        cost = {"seconds": posterior.cost.seconds, "gradients": posterior.cost.gradients}
-        rows.append({"method": name, **scores(predictions[name], targets), **away, **cost})
-    return Comparison(tuple(rows), name_of_anchor, floor)
-
-
-def _distances(
-    anchor: Prediction, predictions: Mapping[str, Prediction]
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """The noise floor, and each prediction's distances, averaged over all ways to halve the anchor's chains."""
-    reference = _functions(anchor)
-    chains = len(reference)
-    halves = list(islice(combinations(range(chains), chains // 2), _CUTS)) if chains > 1 else []
-    cuts = [(reference[list(a)], np.delete(reference, list(a), axis=0)) for a in halves]
-    floor = _mean([_distance(anchor, _flat(b), _flat(a)) for a, b in cuts])
-    found = {}
-    for name, prediction in predictions.items():
-        draws = _flat(_functions(prediction))
-        if cuts:
-            found[name] = _mean([_distance(anchor, _thin(draws, len(_flat(b))), _flat(a)) for a, b in cuts])
-        else:
-            found[name] = _distance(anchor, draws, _flat(reference))
-    return floor, found
-
-
-def _functions(prediction: Prediction) -> Float[np.ndarray, "chain draw n ..."]:
-    likelihood: Any = prediction.likelihood
-    if isinstance(prediction, Classification):
-        return likelihood.probabilities(prediction.outputs)
-    return likelihood.mean(prediction.outputs.astype(np.float64))
-
-
-def _distance(anchor: Prediction, draws: np.ndarray, others: np.ndarray) -> dict[str, float]:
-    if isinstance(anchor, Classification):
-        p, q = draws.mean(axis=0), others.mean(axis=0)
-        return {
-            "total_variation": float(0.5 * np.abs(p - q).sum(axis=-1).mean()),
-            "agreement": float((p.argmax(axis=-1) == q.argmax(axis=-1)).mean()),
+    others = {name: each for name, each in predictions.items() if name != reference}
+    floor, away = distances(anchor, others) if anchor is not None else ({}, {})
+    by_row = {name: row_scores(prediction, targets) for name, prediction in predictions.items()}
+    baseline = (
+        None if anchor is None else by_row[reference] if isinstance(reference, str) else row_scores(anchor, targets)
+    )
+    rows = tuple(
+        {
+            "method": name,
+            **_scored(by_row[name], None if name == reference else baseline),
+            **_flat(away.get(name, {})),
+            "seconds": posterior.cost.seconds,
+            "gradients": posterior.cost.gradients,
         }
-    size = max(len(draws), len(others))
-    gap = _quantiles(draws, size) - _quantiles(others, size)
-    gap = gap / others.std(axis=0)
-    return {"w1": float(np.abs(gap).mean()), "w2": float(np.sqrt((gap**2).mean(axis=0)).mean())}
+        for name, posterior in posteriors.items()
+    )
+    return Comparison(
+        rows,
+        name_of_anchor,
+        {key: value.mean for key, value in floor.items()},
+        {key: value.spread for key, value in floor.items()},
+    )
 
 
-def _quantiles(draws: np.ndarray, size: int) -> np.ndarray:
-    """The quantiles of the draws at the middles of `size` equal steps of probability."""
-    levels = (np.arange(size) + 0.5) / size
-    return np.sort(draws, axis=0)[np.floor(levels * len(draws)).astype(int)]
+def _scored(rows: dict[str, np.ndarray], baseline: dict[str, np.ndarray] | None) -> dict[str, float]:
+    """Scores and their errors and, where there is a baseline, the paired differences to it and theirs."""
+    found: dict[str, float] = {}
+    mine = scores_of_rows(rows)
+    pull = influences(rows)
+    for name, value in mine.items():
+        found |= {name: value, f"{name}_error": _error(pull[name])}
+        if baseline is not None:
+            found[f"{name}_difference"] = value - scores_of_rows(baseline)[name]
+            found[f"{name}_difference_error"] = _error(pull[name] - influences(baseline)[name])
+    return found
 
 
-def _flat(draws: np.ndarray) -> np.ndarray:
-    return draws.reshape(-1, *draws.shape[2:])
+def _error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
 
 
-def _thin(draws: np.ndarray, count: int) -> np.ndarray:
-    if len(draws) <= count:
-        return draws
-    return draws[np.linspace(0, len(draws) - 1, count).round().astype(int)]
+def _flat(away: Mapping[str, Distance]) -> dict[str, float]:
+    return {
+        key: value for name, each in away.items() for key, value in ((name, each.mean), (f"{name}_spread", each.spread))
+    }
 
 
-def _mean(numbers: list[dict[str, float]]) -> dict[str, float]:
-    return {name: float(np.mean([row[name] for row in numbers])) for name in numbers[0]} if numbers else {}
+def _spelled(name: str) -> str:
+    return _NAMES.get(name, name.replace("_", " "))
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    if value is None:
+        return ""
+    if error is None or not np.isfinite(error) or error == 0:
+        return _cell(value)
+    digits = max(0, 1 - int(np.floor(np.log10(error))))
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return ""
     if isinstance(value, float):
         return f"{value:.3g}" if 0 < abs(value) < 0.1 else f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -32,7 +32,10 @@ __all__ = [
     "crps_of_mixture",
     "crps_of_student_mixture",
     "in_data_units",
+    "influences",
+    "row_scores",
     "scores",
+    "scores_of_rows",
 ]
 
 BEST: dict[str, float] = {
@@ -42,6 +45,7 @@ BEST: dict[str, float] = {
 
 _PIECES = 128  # of each Student-t: the CRPS is then off by about 1e-3 of itself
 _BINS = 15  # as in Guo et al. 2017
+_TINY = 1e-300
 
 
 def scores(prediction: Prediction, y: Any) -> dict[str, float]:
@@ -58,26 +62,45 @@ def scores(prediction: Prediction, y: Any) -> dict[str, float]:
         classification `accuracy`, `log_score` (mean log probability), `brier` (the squared error summed over classes,
         0 to 2) and `ece` (the calibration error of the top class in 15 bins of equal width).
     """
+    return scores_of_rows(row_scores(prediction, y))
+
+
+def row_scores(prediction: Prediction, y: Any) -> dict[str, Float[np.ndarray, " n"]]:
+    """What each row contributes to each score: its mean over rows is the score, and for `rmse` the score's square."""
     prediction, targets = in_data_units(prediction, y)
-    log_score = float(prediction.log_prob(targets).mean())
+    log_score = prediction.log_prob(targets)
     if isinstance(prediction, Classification):
         probs = prediction.probs
-        hit = probs.argmax(axis=1) == targets
         indicator = np.eye(probs.shape[1])[targets]
         return {
-            "accuracy": float(hit.mean()),
+            "accuracy": (probs.argmax(axis=1) == targets).astype(np.float64),
             "log_score": log_score,
-            "brier": float(((probs - indicator) ** 2).sum(axis=1).mean()),
-            "ece": calibration_error(probs, targets),
+            "brier": ((probs - indicator) ** 2).sum(axis=1),
+            "ece": _calibration_gaps(probs, targets, _BINS),
         }
     assert isinstance(prediction, Regression)
     lower, upper = prediction.interval(0.9)
-    return {
-        "rmse": float(np.sqrt(((prediction.mean - targets) ** 2).mean())),
-        "log_score": log_score,
-        "crps": float(_crps(prediction, targets).mean()),
-        "coverage": float(((lower <= targets) & (targets <= upper)).mean()),
+    by_target = {
+        "rmse": (prediction.mean - targets) ** 2,
+        "crps": _crps(prediction, targets).reshape(targets.shape),
+        "coverage": ((lower <= targets) & (targets <= upper)).astype(np.float64),
     }
+    by_row = {name: values.reshape(len(values), -1).mean(axis=1) for name, values in by_target.items()}
+    return {"rmse": by_row["rmse"], "log_score": log_score, "crps": by_row["crps"], "coverage": by_row["coverage"]}
+
+
+def scores_of_rows(rows: dict[str, Float[np.ndarray, " n"]]) -> dict[str, float]:
+    """The scores, from what each row contributes."""
+    return {name: float(np.sqrt(values.mean()) if name == "rmse" else values.mean()) for name, values in rows.items()}
+
+
+def influences(rows: dict[str, Float[np.ndarray, " n"]]) -> dict[str, Float[np.ndarray, " n"]]:
+    """How each row moves each score, up to a constant: standard deviation over root n is the score's standard error.
+
+    For `rmse`, the derivative of the square root; for `ece` the bins' signs are taken as given.
+    """
+    root = scores_of_rows(rows).get("rmse", 0.0)
+    return {name: values / max(2 * root, _TINY) if name == "rmse" else values for name, values in rows.items()}
 
 
 def in_data_units(prediction: Prediction, y: Any) -> tuple[Prediction, np.ndarray]:
@@ -92,8 +115,14 @@ def in_data_units(prediction: Prediction, y: Any) -> tuple[Prediction, np.ndarra
 
 def calibration_error(probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int = _BINS) -> float:
     """Expected calibration error of the top class."""
+    return float(_calibration_gaps(probs, labels, bins).mean())
+
+
+def _calibration_gaps(probs: np.ndarray, labels: np.ndarray, bins: int) -> Float[np.ndarray, " n"]:
+    """Of each row hit - confidence, with the sign that makes its bin's sum positive."""
     _, confidence, hits = confidence_bins(probs, labels, bins)
-    return float(np.abs(hits - confidence).sum() / len(labels))
+    gap = (probs.argmax(axis=1) == labels) - probs.max(axis=1)
+    return np.sign(hits - confidence)[_bin(probs.max(axis=1), bins)] * gap
 
 
 def confidence_bins(
@@ -102,9 +131,13 @@ def confidence_bins(
     """Points, summed confidence and hits of the top class in bins of equal width, closed above: no point is lost."""
     confidence = probs.max(axis=1)
     hit = probs.argmax(axis=1) == labels
-    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+    place = _bin(confidence, bins)
     count, total, hits = (np.bincount(place, weights, bins) for weights in (np.ones(len(place)), confidence, hit))
     return count, total, hits
+
+
+def _bin(confidence: Float[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
+    return np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
 
 
 def crps_of_mixture(

@@ -1,0 +1,149 @@
+r"""How far predictions are from those of a reference, beside how far the reference is from itself.
+
+The reference's chains are cut into two halves A and B in every way (up to 70). The noise floor is the distance of B to
+A; another posterior, thinned to the size of B, is measured against the same A. A perfect one so lands on the floor:
+against all of the reference it would seem better than the reference's own halves.
+
+For regression the distances at each test point are Wasserstein distances between quantile functions F^-1 and G^-1,
+
+    W_p = (int_0^1 |F^-1(u) - G^-1(u)|^p du)^(1/p),
+
+in units of the standard deviation of A there, averaged over points: of the draws of the function, and of those with
+noise. For classification they are the total variation between the mean probabilities and the agreement: how often both
+name the same class first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from inference import Prediction
+from inference.prediction import Classification, Regression
+
+__all__ = ["Distance", "agreement", "distances", "total_variation", "wasserstein"]
+
+_CUTS = 70  # all ways to halve 8 chains; of more chains, so many of them
+_ROWS = 1000  # test points of a regression at which quantiles are compared, evenly spaced
+
+
+class Distance(NamedTuple):
+    """Over the ways to halve the reference's chains.
+
+    Attributes:
+        mean: of the distance.
+        spread: its standard deviation; nan where there is one way only.
+    """
+
+    mean: float
+    spread: float
+
+
+def wasserstein(
+    draws: Float[np.ndarray, "s ..."], others: Float[np.ndarray, "t ..."], power: int = 1
+) -> Float[np.ndarray, "..."]:
+    """The Wasserstein distance W_1 or W_2 between the draws and the others at each point."""
+    return _gap_to_distance(_quantile_gap(draws, others), power)
+
+
+def total_variation(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
+    """Half the summed distance of two sets of probabilities."""
+    return 0.5 * np.abs(p - q).sum(axis=-1)
+
+
+def agreement(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
+    """1 where both have the same largest probability, else 0."""
+    return (p.argmax(axis=-1) == q.argmax(axis=-1)).astype(np.float64)
+
+
+def distances(
+    reference: Prediction, predictions: Mapping[str, Prediction]
+) -> tuple[dict[str, Distance], dict[str, dict[str, Distance]]]:
+    """The noise floor, and each prediction's distances to the reference.
+
+    The floor is empty if the reference has one chain; the distances are then to all of its draws.
+    """
+    labels = isinstance(reference, Classification)
+    spaces = [""] if labels else ["", "_noise"]
+    floor: dict[str, Distance] = {}
+    found: dict[str, dict[str, Distance]] = {name: {} for name in predictions}
+    for space in spaces:
+        anchor = _draws(reference, space, 0, 1)
+        cuts = [(_flat(anchor[a]), _flat(np.delete(anchor, a, axis=0))) for a in _halves(len(anchor))]
+        floor |= _average(space, [_measure(labels, b, a) for a, b in cuts])
+        largest = max((len(b) for _, b in cuts), default=anchor.shape[0] * anchor.shape[1])
+        for name, prediction in predictions.items():
+            draws = _flat(_draws(prediction, space, 1, largest))
+            pairs = [(a, _thin(draws, len(b))) for a, b in cuts] or [(_flat(anchor), draws)]
+            found[name] |= _average(space, [_measure(labels, mine, a) for a, mine in pairs])
+    return floor, found
+
+
+def _measure(labels: bool, draws: np.ndarray, others: np.ndarray) -> dict[str, float]:
+    if labels:
+        p, q = draws.mean(axis=0), others.mean(axis=0)
+        return {"total_variation": float(total_variation(p, q).mean()), "agreement": float(agreement(p, q).mean())}
+    gap = _quantile_gap(draws, others) / others.std(axis=0)
+    return {"w1": float(_gap_to_distance(gap, 1).mean()), "w2": float(_gap_to_distance(gap, 2).mean())}
+
+
+def _quantile_gap(draws: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """At the middles of equal steps of probability, as many as the larger sample has draws."""
+    size = max(len(draws), len(others))
+    levels = (np.arange(size) + 0.5) / size
+    first, second = (np.sort(each, axis=0)[np.floor(levels * len(each)).astype(int)] for each in (draws, others))
+    return first - second
+
+
+def _gap_to_distance(gap: np.ndarray, power: int) -> np.ndarray:
+    return np.abs(gap).mean(axis=0) if power == 1 else np.sqrt((gap**2).mean(axis=0))
+
+
+def _halves(chains: int) -> list[list[int]]:
+    """Every way to choose half of the chains or, where there are too many, some of them at random."""
+    if chains < 2:
+        return []
+    if math.comb(chains, chains // 2) <= _CUTS:
+        return [list(some) for some in combinations(range(chains), chains // 2)]
+    generator = np.random.default_rng(0)
+    found: set[tuple[int, ...]] = set()
+    while len(found) < _CUTS:
+        found.add(tuple(sorted(generator.permutation(chains)[: chains // 2].tolist())))
+    return [list(some) for some in sorted(found)]
+
+
+def _draws(prediction: Prediction, space: str, seed: int, least: int) -> Float[np.ndarray, "chain draw n ..."]:
+    """Of the function, or with noise; a prediction of few draws gets noise several times, until there are `least`."""
+    likelihood: Any = prediction.likelihood
+    if isinstance(prediction, Classification):
+        return likelihood.probabilities(prediction.outputs)
+    rows = np.unique(np.linspace(0, len(prediction) - 1, min(_ROWS, len(prediction))).round().astype(int))
+    if not space:
+        return likelihood.mean(prediction.outputs[:, :, rows].astype(np.float64))
+    times = -(-least // (prediction.outputs.shape[0] * prediction.outputs.shape[1]))
+    assert isinstance(prediction, Regression)
+    return np.concatenate([prediction.sample(seed + i)[:, :, rows] for i in range(times)], axis=1)
+
+
+def _flat(draws: np.ndarray) -> np.ndarray:
+    return draws.reshape(-1, *draws.shape[2:])
+
+
+def _thin(draws: np.ndarray, count: int) -> np.ndarray:
+    if len(draws) <= count:
+        return draws
+    return draws[np.linspace(0, len(draws) - 1, count).round().astype(int)]
+
+
+def _average(space: str, numbers: list[dict[str, float]]) -> dict[str, Distance]:
+    names = numbers[0] if numbers else {}
+    values = {name: [row[name] for row in numbers] for name in names}
+    return {
+        f"{name}{space}": Distance(float(np.mean(each)), float(np.std(each, ddof=1)) if len(each) > 1 else np.nan)
+        for name, each in values.items()
+    }

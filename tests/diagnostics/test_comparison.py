@@ -1,0 +1,227 @@
+"""Comparison: scores with errors, paired differences, and distances beside the noise floor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import diagnostics
+import inference
+import models
+from diagnostics.distances import _halves, agreement, total_variation, wasserstein
+from inference.scoring import _calibration_gaps, calibration_error, row_scores, scores_of_rows
+
+
+def test_compare_regression(regression):
+    posteriors, test = regression
+    comparison = diagnostics.compare(posteriors, test, reference="nuts")
+    rows = {row["method"]: row for row in comparison.rows}
+    assert set(rows) == set(posteriors)
+    for name, row in rows.items():
+        scores = diagnostics.scores(posteriors[name].predict(test), test)
+        assert {key: row[key] for key in scores} == scores
+        assert row["gradients"] == posteriors[name].cost.gradients
+    assert "w1" not in rows["nuts"]
+    # A point has no spread, so it is at least about as far as the mean distance of a standard normal from its centre.
+    assert rows["map"]["w1"] > 0.6
+    assert rows["map"]["w2"] >= rows["map"]["w1"]
+    assert comparison.floor["w1"] < rows["svi"]["w1"]
+
+
+def _independent(
+    generator: np.random.Generator, chains: int = 4, draws: int = 30, scale: float = 1.0
+) -> inference.Posterior:
+    """Independent normal weights of a linear model, as if a perfect sampler had drawn them."""
+    return inference.Posterior(
+        model=models.linear(likelihood=models.Gaussian(scale=1.0)),
+        method=inference.NUTS(),
+        seed=0,
+        temperature=1.0,
+        tempering="posterior",
+        draws={
+            "output.weight": generator.normal(0, scale, (chains, draws, 2, 1)).astype(np.float32),
+            "output.bias": generator.normal(0, scale, (chains, draws, 1)).astype(np.float32),
+        },
+        statistics={},
+        curves={},
+        observed={},
+        probes=np.zeros((1, 2), np.float32),
+        deterministic=(),
+        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+    )
+
+
+def test_a_perfect_method_lands_on_the_floor():
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    ratios = []
+    for _ in range(200):
+        reference, perfect = _independent(generator), _independent(generator)
+        comparison = diagnostics.compare({"reference": reference, "perfect": perfect}, test, reference="reference")
+        ratios.append(np.log(comparison.rows[1]["w1"] / comparison.floor["w1"]))
+    z = np.mean(ratios) / (np.std(ratios) / np.sqrt(len(ratios)))
+    assert abs(z) < 5, f"mean log ratio to the floor {np.mean(ratios):.3f}, z = {z:.1f}"
+
+
+def test_the_reference_may_be_a_posterior_outside_the_table(regression):
+    posteriors, test = regression
+    inside = diagnostics.compare(posteriors, test, reference="nuts")
+    outside = diagnostics.compare({"svi": posteriors["svi"]}, test, reference=posteriors["nuts"])
+    assert outside.floor == inside.floor
+    assert outside.floor_spread == inside.floor_spread
+    assert {k: outside.rows[0][k] for k in ("w1", "w2_noise", "rmse_difference_error")} == {
+        k: inside.rows[1][k] for k in ("w1", "w2_noise", "rmse_difference_error")
+    }
+    assert "the reference" in str(outside)
+
+
+def test_wasserstein_distance_is_that_of_scipy():
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=(100, 2)), generator.normal(1, 2, size=(50, 2))
+    expected = [scipy.stats.wasserstein_distance(a[:, j], b[:, j]) for j in range(2)]
+    np.testing.assert_allclose(wasserstein(a, b), expected)
+    np.testing.assert_allclose(wasserstein(b + 3, b, power=2), 3.0)
+    # Between normal distributions W2 is in closed form; quantiles of many draws come close to it.
+    many = generator.normal(size=(20_000, 1)), generator.normal(0.7, 1.5, size=(20_000, 1))
+    np.testing.assert_allclose(wasserstein(*many, power=2), np.hypot(0.7, 0.5), atol=0.03)
+
+
+def test_total_variation_and_agreement():
+    p, q = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]), np.array([[0.4, 0.6, 0.0], [0.1, 0.1, 0.8]])
+    np.testing.assert_allclose(total_variation(p, q), [0.1, 0.3])
+    np.testing.assert_array_equal(agreement(p, q), [0.0, 1.0])
+
+
+def test_distances_with_noise_see_the_noise():
+    """The same functions with twice the noise are on the floor without noise, and off it with noise."""
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    reference, same = _independent(generator, draws=300), _independent(generator, draws=300)
+    louder = replace(same, model=models.linear(likelihood=models.Gaussian(scale=4.0)))
+    comparison = diagnostics.compare({"reference": reference, "louder": louder, "same": same}, test, "reference")
+    rows = {row["method"]: row for row in comparison.rows}
+    assert comparison.near(rows["same"], "w1")
+    assert comparison.near(rows["same"], "w1_noise")
+    assert comparison.near(rows["louder"], "w1")
+    assert not comparison.near(rows["louder"], "w1_noise")
+    # Reference: variance |x|^2 + 1 + 1; louder: |x|^2 + 1 + 16; both normal, W2 is the difference of the deviations.
+    functions = 1 + (test[0] ** 2).sum(axis=1)
+    expected = np.mean((np.sqrt(functions + 16) - np.sqrt(functions + 1)) / np.sqrt(functions + 1))
+    assert rows["louder"]["w2_noise"] == pytest.approx(expected, rel=0.1)
+
+
+def test_a_point_gets_as_much_noise_as_the_others_have_draws():
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    reference = _independent(generator, draws=500, scale=0.01)
+    point = _independent(generator, chains=1, draws=1, scale=0.0)
+    row = diagnostics.compare({"point": point}, test, reference).rows[0]
+    assert row["w1"] > 0.7  # a point in the middle of a normal distribution: E|z| = 0.8
+    assert row["w1_noise"] < 0.1  # nearly all of the prediction is noise, which both have
+
+
+def test_errors_are_those_of_resampled_rows():
+    generator = np.random.default_rng(1)
+    posteriors = {"a": _independent(generator), "b": _independent(generator, scale=0.6)}
+    x, y = generator.normal(size=(60, 2)), 2 * generator.standard_t(5, size=60)
+    rows = {row["method"]: row for row in diagnostics.compare(posteriors, (x, y), "a").rows}
+    pieces = {name: row_scores(posterior.predict(x), y) for name, posterior in posteriors.items()}
+    for score in ("rmse", "log_score", "crps", "coverage"):
+        values = []
+        for _ in range(2000):
+            some = generator.integers(0, 60, 60)
+            values.append([scores_of_rows({score: pieces[name][score][some]})[score] for name in "ab"])
+        spread = np.std(values, axis=0)
+        gap = np.std(np.diff(values, axis=1))
+        assert rows["b"][f"{score}_error"] == pytest.approx(spread[1], rel=0.15)
+        assert rows["b"][f"{score}_difference_error"] == pytest.approx(gap, rel=0.15)
+        assert rows["b"][f"{score}_difference"] == rows["b"][score] - rows["a"][score]
+    assert "rmse_difference" not in rows["a"]
+
+
+def test_a_posterior_does_not_differ_from_itself(regression):
+    posteriors, test = regression
+    row = diagnostics.compare({"again": posteriors["nuts"]}, test, posteriors["nuts"]).rows[0]
+    for score in ("rmse", "log_score", "crps", "coverage"):
+        assert row[f"{score}_difference"] == row[f"{score}_difference_error"] == 0
+        assert row[f"{score}_error"] > 0
+
+
+def test_the_error_of_the_calibration_error_is_that_of_resampled_rows():
+    generator = np.random.default_rng(0)
+    probs = np.column_stack([p := generator.uniform(0.1, 0.9, 4000), 1 - p])
+    labels = (generator.uniform(size=4000) > 0.5 + 0.5 * (probs[:, 0] - 0.5)).astype(np.int64)  # far too sure
+    gaps = _calibration_gaps(probs, labels, 15)
+    assert gaps.mean() == pytest.approx(calibration_error(probs, labels))
+    resampled = [calibration_error(probs[some], labels[some]) for some in generator.integers(0, 4000, (300, 4000))]
+    assert gaps.std() / np.sqrt(4000) == pytest.approx(np.std(resampled), rel=0.2)
+
+
+def test_tables_read_as_text(regression):
+    posteriors, test = regression
+    comparison = diagnostics.compare(posteriors, test, "nuts")
+    scores, differences, away = comparison.tables()
+    assert scores.columns == ("method", "RMSE", "log score", "CRPS", "coverage")
+    assert [row[0] for row in scores.rows] == ["map", "svi", "nuts"]
+    assert [row[0] for row in differences.rows] == ["map", "svi"]
+    assert [row[0] for row in away.rows] == ["map", "svi", "nuts to itself"]
+    assert away.columns == ("method", "W1", "W2", "W1 with noise", "W2 with noise", "seconds", "gradients")
+    assert " ± " in scores.rows[0][1]
+    lines = str(comparison).splitlines()
+    assert lines[-1] == "= as close to nuts as one half of its chains is to the other"
+    assert max(map(len, lines)) < 110
+
+
+def test_compare_classification(classification):
+    posteriors, test = classification
+    comparison = diagnostics.compare(posteriors, test, reference="a")
+    assert {"accuracy", "brier", "ece", "total_variation", "agreement"} <= set(comparison.columns)
+    row = comparison.rows[1]
+    assert 0 <= row["total_variation"] < 0.3
+    assert row["agreement"] > 0.7
+
+
+def test_compare_without_reference_and_with_arrays(regression):
+    posteriors, test = regression
+    comparison = diagnostics.compare(posteriors, (test.x, test.y))
+    assert comparison.floor == {}
+    assert comparison.rows[0]["rmse"] < 2  # in the units of y as given, standardised
+
+
+def test_a_reference_needs_several_draws(regression):
+    posteriors, test = regression
+    with pytest.raises(ValueError, match=r"reference must have several draws.*map has one"):
+        diagnostics.compare(posteriors, test, reference="map")
+
+
+@pytest.mark.parametrize(("chains", "ways"), [(1, 0), (2, 2), (3, 3), (4, 6), (8, 70), (16, 70), (40, 70)])
+def test_chains_are_halved_in_a_bounded_number_of_ways(chains, ways):
+    halves = _halves(chains)
+    assert len(halves) == len({tuple(half) for half in halves}) == ways
+    assert all(len(half) == chains // 2 for half in halves)
+    if chains == 16:
+        assert len({half[0] for half in halves}) > 3  # not all of them begin alike
+
+
+def test_other_models_can_not_be_compared():
+    posterior = inference.Posterior(**{**_independent(np.random.default_rng(0)).__dict__, "model": lambda x: None})
+    with pytest.raises(TypeError, match=r"compare needs posteriors of networks of models, 'mine' is of another"):
+        diagnostics.compare({"mine": posterior}, (np.zeros((2, 2)), np.zeros(2)))
+    with pytest.raises(TypeError, match="prediction"):
+        diagnostics.scores({"y": np.zeros(3)}, np.zeros(3))
+
+
+def test_pairs_work_where_splits_do(regression):
+    posteriors, test = regression
+    prediction = posteriors["svi"].predict((test.x, test.y))
+    np.testing.assert_array_equal(prediction.outputs, posteriors["svi"].predict(test).outputs)
+    assert diagnostics.scores(prediction, (test.x, test.y)) == diagnostics.scores(prediction, test.y)
+
+
+def test_unknown_reference(regression):
+    posteriors, test = regression
+    with pytest.raises(ValueError, match=r"reference must be one of map, svi, nuts.*got 'hmc'"):
+        diagnostics.compare(posteriors, test, reference="hmc")
