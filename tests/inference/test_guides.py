@@ -200,6 +200,18 @@ def test_blundells_weights_sum_to_one_epoch_and_do_not_overflow():
         np.testing.assert_allclose(weights, exact, rtol=1e-5, atol=1e-37)
 
 
+def test_blundells_weights_are_those_of_the_whole_divergence(conjugate):
+    method = inference.SVI(batch_size=10, kl_weights="blundell")
+    bound = bind(conjugate.model, (conjugate.x, conjugate.y), 1.0, "posterior")
+    position = {"output.bias": jnp.ones(1), "output.weight": jnp.ones((3, 1))}
+    parameters = method.begin(bound.target, bound.data, position, jax.random.key(0))
+    for place in range(4):
+        batch = Minibatch(jnp.arange(10), jnp.int32(place), 4)
+        loss, pieces = method.objective(bound.target, bound.data, batch, parameters, jax.random.key(1))
+        expected = _blundell(batch) * pieces["kl"] - pieces["expected_log_likelihood"]
+        np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 def test_blundells_weights_find_the_same_guide(conjugate):
     mean, precision = conjugate.posterior()
     fits = []
