@@ -6,6 +6,8 @@ for UCI's red wine quality, the regression set of the published tables.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from data.datasets import Dataset
@@ -20,7 +22,7 @@ def diabetes() -> Dataset:
 
 def digits() -> Dataset:
     """Handwritten digits of 8x8 pixels, 1,797 images, 10 classes (UCI optical recognition of digits, test part)."""
-    return _bundle("load_digits", "digits", classes=10)
+    return replace(_bundle("load_digits", "digits", classes=10), picture=(8, 8))
 
 
 def breast_cancer() -> Dataset:

@@ -75,6 +75,7 @@ class Split:
         scaler: how `x` and `y` came from the data's own units.
         name: the data set and the part, such as "diabetes, test".
         classes: the number of classes, None for regression.
+        picture: the shape of a row as an image, (height, width) or (height, width, channels); None if it is none.
     """
 
     x: Shaped[np.ndarray, "n ..."]
@@ -82,6 +83,7 @@ class Split:
     scaler: Scaler
     name: str = "data"
     classes: int | None = None
+    picture: tuple[int, ...] | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -95,6 +97,15 @@ class Split:
         if self.classes is not None:
             return self.y
         return self.y.astype(np.float64) * self.scaler.y_scale + self.scaler.y_location
+
+    def pictures(self, rows: Any) -> np.ndarray:
+        """Some rows as images in the data's own units."""
+        if self.picture is None:
+            raise ValueError(f"the rows of '{self.name}' are not images")
+        location, scale = self.scaler.x_location, self.scaler.x_scale
+        by_column = scale.shape == (int(np.prod(self.picture)),)
+        inputs = self.x[rows].reshape(-1, *(scale.shape if by_column else self.picture)) * scale + location
+        return inputs.reshape(-1, *self.picture)
 
     def flat(self) -> Split:
         """The same with each row's inputs in one line, as `models.mlp` takes images."""
@@ -128,6 +139,7 @@ class Dataset:
         standard_splits: how many there are. A set with exactly one has an official test part.
         scaling: how inputs are standardised: "column" each on its own, "channel" images by channel, "none" not at all.
         extras: further arrays that came with the set, such as the grids of a published protocol.
+        picture: the shape of a row as an image, if it is one; by default that of its inputs if they have it.
     """
 
     name: str
@@ -140,6 +152,7 @@ class Dataset:
     standard_splits: int = 0
     scaling: Literal["column", "channel", "none"] = "column"
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+    picture: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("x", "y"):
@@ -150,6 +163,8 @@ class Dataset:
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 row = int(np.argwhere(~np.isfinite(values))[0][0])
                 raise ValueError(f"'{self.name}': {name} must be finite, row {row} is not; drop it or fill it in")
+        if self.picture is None and self.x.ndim in (3, 4):
+            object.__setattr__(self, "picture", self.x.shape[1:])
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y need one row per example each, got {len(self.x)} and {len(self.y)} rows")
 
@@ -203,7 +218,7 @@ class Dataset:
                 y = ((self.y[rows] - scaler.y_location) / scaler.y_scale).astype(np.float32)
             else:
                 y = self.y[rows].astype(np.int32)
-            return Split(x, y, scaler, f"{self.name}, {role}", self.classes)
+            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture)
 
         return part(train, "train"), part(test, "test")
 

@@ -122,7 +122,7 @@ def function_mixing(posterior: Posterior, x: Any = None) -> Mixing | None:
     points = len(posterior.probes if x is None else x)
     noise = posterior.draws["noise"][0, 0].size if "noise" in posterior.draws else 0
     each = (draws.shape[2] - noise) // points
-    names = [f"f(x[{i // each}])" if each == 1 else f"f(x[{i // each}])[{i % each}]" for i in range(points * each)]
+    names = [f"f(x_{i // each})" if each == 1 else f"f(x_{i // each})[{i % each}]" for i in range(points * each)]
     names += [f"noise[{i}]" for i in range(noise)] if noise > 1 else ["noise"] * noise
     return Mixing(draws, tuple(names), draws.shape[2])
 

@@ -103,6 +103,24 @@ def test_several_targets_are_standardised_one_by_one():
     np.testing.assert_allclose(train.scaler.y_scale[1] / train.scaler.y_scale[0], 100, rtol=0.5)
 
 
+def test_rows_that_are_images_can_be_seen():
+    digits = data.load("digits")
+    train, _ = digits.split(seed=0)
+    rows = np.random.default_rng(0).permutation(len(digits))[-len(train) :]
+    np.testing.assert_allclose(train.pictures([0, 7]), digits.x[rows[[0, 7]]].reshape(2, 8, 8), atol=1e-4)
+    colours = data.Dataset(
+        "c", np.random.default_rng(0).integers(0, 255, (20, 4, 5, 3)), np.arange(20), scaling="channel"
+    )
+    part, _ = colours.split(seed=0)
+    for split in (part, part.flat()):
+        assert split.picture == (4, 5, 3)
+        np.testing.assert_allclose(
+            split.pictures([1]), colours.x[[np.random.default_rng(0).permutation(20)[3]]], rtol=1e-4
+        )
+    with pytest.raises(ValueError, match="the rows of 'diabetes, train' are not images"):
+        data.load("diabetes").split()[0].pictures([0])
+
+
 def test_a_flat_split_has_rows():
     x = np.arange(5 * 2 * 3.0).reshape(5, 2, 3)
     train, _ = data.Dataset("images", x, np.arange(5.0)).split()

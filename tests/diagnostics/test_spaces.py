@@ -87,7 +87,7 @@ def test_function_values_are_named_by_their_input():
     y = _normal(20, 2)
     posterior = inference.run(model, _normal(20, 2), y, method="nuts", chains=2, draws=10, warmup=10, progress=False)
     found = function_mixing(posterior, x)
-    assert found.names == ("f(x[0])[0]", "f(x[0])[1]", "noise[0]", "noise[1]")
+    assert found.names == ("f(x_0)[0]", "f(x_0)[1]", "noise[0]", "noise[1]")
     np.testing.assert_allclose(found.draws[..., 3], posterior.draws["noise"][..., 1], rtol=1e-6)
     assert len(function_mixing(posterior).names) == 2 * len(posterior.probes) + 2
 

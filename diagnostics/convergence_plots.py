@@ -1,0 +1,171 @@
+"""Figures of chains: how they mix, whether they agree, and what their energy does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from diagnostics.spaces import Mixing, function_mixing
+from inference import Posterior
+from inference.charts import COLOURS, chart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["effective_sizes", "energies", "losses", "mixing", "ranks", "temperatures", "traces"]
+
+_RANK_BINS = 20
+
+
+def mixing(
+    weights: Mixing | None,
+    functions: Mixing | None,
+    threshold: float = 1.01,
+    title: str = "",
+    aligned: Mixing | None = None,
+) -> Figure:
+    """R-hat of weights, of weights without symmetries, and of functions: the share of quantities above it."""
+    figure, (axes,) = chart([title or "R-hat of weights and of functions"])
+    for name, space, colour, style in _spaces(weights, aligned, functions):
+        values = np.sort(np.maximum(np.where(np.isfinite(space.judged_rhat), space.judged_rhat, 11.0) - 1, 1e-4))
+        above = 1 - np.arange(len(values)) / len(values)
+        axes.step(np.append(values, values[-1]), np.append(above, 0.0), color=colour, ls=style, lw=1.4, label=name)
+    axes.set_xscale("log")
+    axes.axvline(threshold - 1, color="k", lw=0.8, ls=":")
+    axes.annotate(
+        f"{threshold:g} ", (threshold - 1, 1.0), xycoords=("data", "axes fraction"), ha="right", va="top", fontsize=8
+    )
+    ticks = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
+    axes.set_xticks(ticks, [f"{1 + tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="R-hat", ylabel="share of quantities above", xlim=(0.9e-4, 12), ylim=(0, 1.02))
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def effective_sizes(
+    weights: Mixing | None,
+    functions: Mixing | None,
+    threshold: float = 400.0,
+    title: str = "",
+    aligned: Mixing | None = None,
+) -> Figure:
+    """ESS, the smaller of bulk and tail, in the same spaces: the share of quantities below it."""
+    figure, (axes,) = chart([title or "Effective draws of weights and of functions"])
+    for name, space, colour, style in _spaces(weights, aligned, functions):
+        values = np.sort(np.maximum(np.minimum(space.ess_bulk, space.ess_tail), 1.0))
+        below = np.arange(len(values) + 1) / len(values)
+        axes.step(np.insert(values, 0, values[0]), below, where="post", color=colour, ls=style, lw=1.4, label=name)
+    axes.set_xscale("log")
+    axes.axvline(threshold, color="k", lw=0.8, ls=":")
+    axes.annotate(f" {threshold:g}", (threshold, 0.0), xycoords=("data", "axes fraction"), va="bottom", fontsize=8)
+    low, high = axes.get_xlim()
+    ticks = [step * 10**power for power in range(7) for step in (1, 2, 5) if low <= step * 10**power <= high]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="effective sample size, bulk or tail", ylabel="share of quantities below", ylim=(0, 1.02))
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def ranks(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
+    """Ranks of one quantity among the draws of all chains, chain by chain: bars that stay in the band agree.
+
+    The quantity is the function value of the worst R-hat, or the density for a model that is no network. The band holds
+    nine in ten bars of chains that agree and whose draws are independent.
+    """
+    name, values = _worst(posterior, x)
+    chains, draws = values.shape
+    order = rankdata(values).reshape(values.shape)
+    figure, panels = chart(
+        [f"chain {i}" for i in range(chains)], columns=min(chains, 4), size=(5.4 / min(chains, 4), 2.6)
+    )
+    edges = np.linspace(0.5, values.size + 0.5, min(_RANK_BINS, draws) + 1)
+    share = 1 / (len(edges) - 1)
+    expected, spread = draws * share, 1.645 * np.sqrt(draws * share * (1 - share))
+    for i, axes in enumerate(panels):
+        axes.axhspan(expected - spread, expected + spread, color="0.9", zorder=0, lw=0)
+        counts, _ = np.histogram(order[i], edges)
+        axes.stairs(counts, edges, color=COLOURS[i % len(COLOURS)], fill=True, alpha=0.75)
+        axes.axhline(expected, color="0.3", lw=0.8, ls="--")
+        axes.set_ylim(0, max(2.4 * expected, counts.max() * 1.05))
+        axes.set_xticks([])
+        axes.tick_params(labelsize=7, labelleft=i % 4 == 0)
+        axes.set_title(f"chain {i}", fontsize=8, loc="left")
+    figure.suptitle(title or f"Ranks of {name}, chain by chain", fontsize=10, x=0.01, ha="left")
+    figure.supxlabel("rank among all draws", fontsize=9)
+    return figure
+
+
+def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
+    """One function value along every chain: that which the chains agree on least is not hidden, it is the first."""
+    name, values = _worst(posterior, x)
+    figure, (axes,) = chart([title or f"Trace of {name}, on which the chains agree least"])
+    for i, chain in enumerate(values):
+        axes.plot(chain, lw=0.6, color=COLOURS[i % len(COLOURS)], label=f"chain {i}", alpha=0.85)
+    axes.set(xlabel="draw", ylabel="value")
+    if len(values) <= 8:
+        axes.legend(frameon=False, ncols=4, fontsize="small")
+    return figure
+
+
+def energies(posterior: Posterior, title: str = "") -> Figure:
+    """The energy, and how much of it one trajectory changes: a chain explores well if both are as wide (E-BFMI)."""
+    energy = np.asarray(posterior.statistics["energy"], np.float64)
+    figure, (axes,) = chart([title or "Energy, and its change from draw to draw"])
+    level, change = energy - energy.mean(axis=1, keepdims=True), np.diff(energy, axis=1)
+    bound = np.quantile(np.abs(np.concatenate([level.ravel(), change.ravel()])), 0.995) or 1.0
+    edges = np.linspace(-bound, bound, 41)
+    axes.hist(level.ravel(), edges, density=True, color=COLOURS[0], alpha=0.55, label="energy, centred")
+    axes.hist(change.ravel(), edges, density=True, histtype="step", color=COLOURS[1], lw=1.4, label="change")
+    axes.set(xlabel="nats", ylabel="density")
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def temperatures(posterior: Posterior, title: str = "") -> Figure:
+    """Running means of the two temperatures along every chain, and the temperature that they should have."""
+    figure, (axes,) = chart([title or "Temperatures so far, of the momentum and of the positions"])
+    both = ("kinetic", COLOURS[0]), ("configurational", COLOURS[1])
+    for name, colour in both:
+        values = posterior.statistics[f"{name}_temperature"].astype(np.float64)
+        means = values.cumsum(axis=1) / np.arange(1, values.shape[1] + 1)
+        for i, chain in enumerate(means):
+            axes.plot(chain, lw=0.9, color=colour, label=name if i == 0 else None)
+    axes.axhline(posterior.temperature, color="k", lw=0.8, ls="--", label=f"T = {posterior.temperature:g}")
+    axes.set(xlabel="draw", ylabel="temperature")
+    axes.legend(frameon=False)
+    return figure
+
+
+def losses(posterior: Posterior, title: str = "") -> Figure:
+    """The loss at every step, over its last nine tenths."""
+    figure, (axes,) = chart([title or "Loss"])
+    for i, chain in enumerate(posterior.curves["loss"]):
+        first = len(chain) // 10
+        steps = np.unique(np.linspace(first, len(chain) - 1, 2000).astype(int))  # as many as a figure can show
+        axes.plot(steps, chain[steps], lw=0.6, color=COLOURS[i % len(COLOURS)])
+    axes.set(xlabel="step", ylabel="loss (nats)")
+    return figure
+
+
+def _worst(posterior: Posterior, x: Any) -> tuple[str, np.ndarray]:
+    """Name and draws, (chain, draw), of the quantity on which the chains agree least."""
+    space = function_mixing(posterior, x)
+    if space is None:
+        return "the log density", np.asarray(posterior.statistics["lp"], np.float64)
+    worst = int(space.judged_rhat.argmax())
+    return space.names[worst], space.draws[..., worst]
+
+
+def _spaces(
+    weights: Mixing | None, aligned: Mixing | None, functions: Mixing | None
+) -> list[tuple[str, Mixing, str, str]]:
+    every = (
+        ("weights", weights, COLOURS[1], "-"),
+        ("weights, symmetries undone", aligned, COLOURS[1], "--"),
+        ("functions", functions, COLOURS[0], "-"),
+    )
+    return [(name, space, colour, style) for name, space, colour, style in every if space is not None]
