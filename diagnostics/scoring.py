@@ -7,6 +7,7 @@ from inference.scoring import (
     confidence_bins,
     crps_of_mixture,
     crps_of_student_mixture,
+    equal_width,
     in_data_units,
     scores,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "confidence_bins",
     "crps_of_mixture",
     "crps_of_student_mixture",
+    "equal_width",
     "in_data_units",
     "scores",
 ]

@@ -60,7 +60,11 @@ class Prediction:
         return self.outputs.shape[2]
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
-        """The log density, or log probability, of the mixture at each row's target."""
+        """The log density, or log probability, of the mixture at each row's target, joint over a row's outputs."""
+        return _log_mean_exp(self.log_prob_by_draw(y))
+
+    def log_prob_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n"]:
+        """The same under each draw alone: the log-likelihood of each row."""
         raise NotImplementedError(f"{type(self).__name__} must know its density")
 
     def _targets(self, y: Any) -> np.ndarray:
@@ -118,16 +122,18 @@ class Regression(Prediction):
         """The standard deviation of the mixture."""
         return np.sqrt(self.total)
 
-    def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
-        """The log density of the mixture at each row's target, joint over a row's outputs."""
+    def log_prob_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n"]:
+        """The log density of each row's target under each draw, joint over a row's outputs."""
         log_density = self._conditional.logpdf(self._targets(y))
-        if log_density.ndim > 3:
-            log_density = log_density.sum(axis=-1)
-        return _log_mean_exp(log_density)
+        return log_density.sum(axis=-1) if log_density.ndim > 3 else log_density
 
     def cdf(self, y: Any) -> Float[np.ndarray, "n ..."]:
         """The probability that the mixture puts below each target."""
-        return self._conditional.cdf(self._targets(y)).mean(axis=_DRAWS)
+        return self.cdf_by_draw(y).mean(axis=_DRAWS)
+
+    def cdf_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n ..."]:
+        """The same under each draw alone."""
+        return self._conditional.cdf(self._targets(y))
 
     def interval(self, probability: float = 0.9) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, "n ..."]]:
         """The central interval of the mixture that holds this probability, as (lower, upper)."""
@@ -205,11 +211,11 @@ class Classification(Prediction):
             return np.zeros(len(self))
         return np.maximum(self.total - self.aleatoric, 0.0)  # rounding can leave -1e-16
 
-    def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
-        """The log probability of each row's label under the mixture."""
+    def log_prob_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n"]:
+        """The log probability of each row's label under each draw."""
         labels = self.likelihood.check(self._targets(y), len(self))
         chosen = np.take_along_axis(self._log_probs, labels[None, None, :, None].astype(np.int64), axis=-1)
-        return _log_mean_exp(chosen[..., 0])
+        return chosen[..., 0]
 
     def interval(self, probability: float = 0.9) -> Any:
         """Labels have no interval: raises TypeError."""

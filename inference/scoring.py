@@ -31,6 +31,7 @@ __all__ = [
     "confidence_bins",
     "crps_of_mixture",
     "crps_of_student_mixture",
+    "equal_width",
     "in_data_units",
     "influences",
     "row_scores",
@@ -122,7 +123,7 @@ def _calibration_gaps(probs: np.ndarray, labels: np.ndarray, bins: int) -> Float
     """Of each row hit - confidence, with the sign that makes its bin's sum positive."""
     _, confidence, hits = confidence_bins(probs, labels, bins)
     gap = (probs.argmax(axis=1) == labels) - probs.max(axis=1)
-    return np.sign(hits - confidence)[_bin(probs.max(axis=1), bins)] * gap
+    return np.sign(hits - confidence)[equal_width(probs.max(axis=1), bins)] * gap
 
 
 def confidence_bins(
@@ -131,13 +132,14 @@ def confidence_bins(
     """Points, summed confidence and hits of the top class in bins of equal width, closed above: no point is lost."""
     confidence = probs.max(axis=1)
     hit = probs.argmax(axis=1) == labels
-    place = _bin(confidence, bins)
+    place = equal_width(confidence, bins)
     count, total, hits = (np.bincount(place, weights, bins) for weights in (np.ones(len(place)), confidence, hit))
     return count, total, hits
 
 
-def _bin(confidence: Float[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
-    return np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
+def equal_width(values: Float[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
+    """Which of so many bins of equal width each probability is in; bins are closed above, and the first below too."""
+    return np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)
 
 
 def crps_of_mixture(

@@ -44,6 +44,10 @@ def test_log_density_agrees_with_numpyro(options):
     per_draw = np.asarray(dist.Normal(means, prediction.noise).log_prob(y))
     per_draw = (per_draw.sum(axis=-1) if several else per_draw).reshape(10, 7)
     np.testing.assert_allclose(prediction.log_prob(y), np.log(np.exp(per_draw).mean(axis=0)), rtol=2e-5)
+    np.testing.assert_allclose(prediction.log_prob_by_draw(y).reshape(10, 7), per_draw, rtol=2e-5)
+    each = scipy.stats.norm(means, prediction.noise).cdf(y)
+    np.testing.assert_allclose(prediction.cdf_by_draw(y), each)
+    np.testing.assert_allclose(prediction.cdf(y), each.mean(axis=(0, 1)))
 
 
 def test_one_draw_is_its_own_distribution():
