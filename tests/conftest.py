@@ -72,6 +72,37 @@ class Conjugate:
     def run(self, **options: object) -> inference.Posterior:
         return inference.run(self.model, self.x, self.y, progress=False, **options)
 
+    def exact(
+        self, chains: int = 1, draws: int = 4000, seed: int = 0, temperature: float = 1.0, tempering: str = "posterior"
+    ) -> inference.Posterior:
+        """Independent draws of the tempered posterior, as if a perfect sampler had made them."""
+        mean, precision = self.posterior(temperature, tempering)
+        normal = np.random.default_rng(seed).normal(size=(chains, draws, 4))
+        return self.of(mean + normal @ np.linalg.inv(np.linalg.cholesky(precision)), temperature, tempering)
+
+    def of(
+        self, unknowns: np.ndarray, temperature: float = 1.0, tempering: str = "posterior", **parts: object
+    ) -> inference.Posterior:
+        """The posterior with these draws, (chain, draw, 4), of NUTS unless the parts say otherwise."""
+        record = {
+            "model": self.model,
+            "method": inference.NUTS(),
+            "seed": 0,
+            "temperature": temperature,
+            "tempering": tempering,
+            "draws": {
+                "output.bias": unknowns[..., :1].astype(np.float32),
+                "output.weight": unknowns[..., 1:, None].astype(np.float32),
+            },
+            "statistics": {},
+            "curves": {},
+            "observed": {"y": self.y},
+            "probes": self.x[:1],
+            "deterministic": (),
+            "cost": inference.costs.Cost(1.0, 1.0, 1, 1),
+        }
+        return inference.Posterior(**{**record, **parts})
+
     @staticmethod
     def stacked(posterior: inference.Posterior) -> np.ndarray:
         """Draws as (chain, draw, 4)."""

@@ -1,0 +1,34 @@
+"""The inputs and targets that a check of a network is given, in whichever form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from data import Split
+from inference import Posterior
+from models import Network
+
+__all__ = ["inputs_and_targets"]
+
+
+def inputs_and_targets(what: str, posterior: Posterior, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Validated inputs and targets, in the units of the `y` that was given to `run`.
+
+    Args:
+        what: the function that needs them, for messages.
+        posterior: of a network.
+        x: inputs; or a `Split` or a pair `(x, y)`, and `y` is None.
+        y: targets.
+    """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"{what} needs a posterior, got {type(posterior).__name__}")
+    if not isinstance(posterior.model, Network):
+        raise TypeError(f"{what} needs the posterior of a network of models, whose rows are known; this is another's")
+    if y is None:
+        if not isinstance(x, Split) and not (isinstance(x, tuple) and len(x) == 2):
+            raise TypeError(f"{what} needs targets: give x and y, or a Split or (x, y) in place of both")
+        x, y = x
+    inputs, targets = posterior.model.validate(x, y)
+    return inputs, targets
