@@ -23,10 +23,10 @@ def _probabilities(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.
     return probs, np.array([generator.choice(classes, p=row) for row in truth])
 
 
-def _two_groups(first: int, second: int) -> tuple[np.ndarray, np.ndarray]:
-    """Confidence 0.6 in 40 rows and 0.9 in 25, of which so many are right."""
-    probs = np.repeat([[0.4, 0.6], [0.1, 0.9]], [40, 25], axis=0)
-    return probs, np.concatenate([np.arange(40) < first, np.arange(25) < second]).astype(int)
+def _two_groups(first: int, second: int, sizes: tuple[int, int] = (40, 25)) -> tuple[np.ndarray, np.ndarray]:
+    """Confidence 0.6 in 40 rows and 0.9 in 25, or in other numbers of them, of which so many are right."""
+    probs = np.repeat([[0.4, 0.6], [0.1, 0.9]], sizes, axis=0)
+    return probs, np.concatenate([np.arange(sizes[0]) < first, np.arange(sizes[1]) < second]).astype(int)
 
 
 def test_equal_width_is_the_score():
@@ -52,14 +52,19 @@ def test_equal_mass_keeps_equal_values_together():
     assert mixed == pytest.approx(CalibrationErrors.of(rounded, labels).equal_mass)
 
 
-def test_floor_and_p_value_are_those_of_two_binomials():
-    found = CalibrationErrors.of(*_two_groups(first=29, second=20))
-    observed = (abs(29 - 24) + abs(20 - 22.5)) / 65
+@pytest.mark.parametrize(("hits", "sizes"), [((29, 20), (40, 25)), ((2, 2), (3, 2))])
+def test_floor_and_p_value_are_those_of_two_binomials(hits, sizes):
+    found = CalibrationErrors.of(*_two_groups(*hits, sizes))
+
+    def total(a: int, b: int) -> float:
+        return (abs(a - 0.6 * sizes[0]) + abs(b - 0.9 * sizes[1])) / sum(sizes)
+
+    observed = total(*hits)
     assert found.equal_width == pytest.approx(observed)
     mean = square = tail = 0.0
-    for a, b in product(range(41), range(26)):
-        weight = scipy.stats.binom.pmf(a, 40, 0.6) * scipy.stats.binom.pmf(b, 25, 0.9)
-        error = (abs(a - 24) + abs(b - 22.5)) / 65
+    for a, b in product(*(range(size + 1) for size in sizes)):
+        weight = scipy.stats.binom.pmf(a, sizes[0], 0.6) * scipy.stats.binom.pmf(b, sizes[1], 0.9)
+        error = total(a, b)
         mean, square = mean + weight * error, square + weight * error**2
         tail += weight * (error >= observed - 1e-9)
     spread = 5 * np.sqrt((square - mean**2) / SIMULATIONS)

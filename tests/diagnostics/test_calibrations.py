@@ -9,6 +9,7 @@ import scipy.stats
 import data
 import diagnostics
 import models
+from diagnostics.binning import CalibrationErrors
 from diagnostics.calibrations import Calibration, ClassCalibration, TargetCalibration, calibration
 from diagnostics.uniformity import LEVELS
 from inference.prediction import Prediction
@@ -71,7 +72,7 @@ def test_words():
 
 
 def test_calibration_has_no_units():
-    train, test = data.load("diabetes").split(seed=0)
+    _, test = data.load("diabetes").split(seed=0)
     outputs = np.random.default_rng(0).normal(size=(1, 5, len(test), 1)).astype(np.float32)
     prediction = Prediction.of(models.Gaussian(scale=0.7), outputs, {})
     own, standard, pair = (calibration(prediction, y) for y in (test, test.y, (test.x, test.y)))
@@ -114,6 +115,8 @@ def test_classification(likelihood):
     assert isinstance(found, ClassCalibration)
     scores = diagnostics.scores(prediction, y)
     assert found.ece == found.miscalibration == pytest.approx(scores["ece"])
+    errors = CalibrationErrors.of(prediction.probs, y)
+    assert (found.ece_equal_mass, found.floor_equal_mass) == (errors.equal_mass, errors.floor_equal_mass)
     assert found.brier.score == pytest.approx(scores["brier"])
     assert found.bins.count.sum() == found.rows == 600
     assert found.bins.accuracy @ found.bins.count / 600 == pytest.approx(scores["accuracy"])

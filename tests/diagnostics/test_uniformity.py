@@ -55,6 +55,11 @@ def test_p_values_of_uniform_sets_are_uniform():
         assert np.mean(p_values <= level) == pytest.approx(level, abs=5 * error)
 
 
+def test_what_is_at_a_percentile_is_below_it():
+    shares = shares_below(np.array([0.7, 0.5, 0.5]))
+    np.testing.assert_allclose(shares[[48, 49, 68, 69]], [0, 2 / 3, 2 / 3, 1])
+
+
 def test_distance_and_its_floor():
     assert Uniformity.of(np.zeros(50)).distance == pytest.approx(0.5)
     assert Uniformity.of(np.ones(50)).distance == pytest.approx(0.5)
