@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diagnostics.binning import Bins
+from diagnostics.calibrations import Calibration, TargetCalibration
+from diagnostics.leaving_out import LeaveOneOut
+from diagnostics.predictive import PredictiveCheck
 from diagnostics.prior_predictive import PriorCheck
-from diagnostics.scoring import confidence_bins, in_data_units
+from diagnostics.scoring import in_data_units
 from diagnostics.spaces import Mixing
+from diagnostics.uniformity import LEVELS, ecdf_band, shares_below
 from inference import Posterior
 from inference.charts import COLOURS, chart
 from inference.functions import function_draws
@@ -20,11 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "band",
+    "coverage",
     "losses",
     "mixing",
     "observed_and_predicted",
+    "pit",
     "prior_functions",
     "reliability",
+    "replicates",
     "temperatures",
     "traces",
 ]
@@ -70,17 +78,70 @@ def band(
 
 
 def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10) -> Figure:
-    """How often the top class is right, by how sure the prediction was."""
+    """How often the top class is right, with 95 % intervals, by how sure the prediction was; larger dots hold more."""
     if not isinstance(prediction, Classification):
         raise TypeError("reliability draws a classification; for a regression use plots.observed_and_predicted")
     _, labels = in_data_units(prediction, y)
-    count, confidence, hits = confidence_bins(prediction.probs, labels, bins)
-    used = count > 0
+    found = Bins.of(prediction.probs, labels, bins)
     figure, axes = _figure(title or "Reliability of the top class")
     axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
-    size = 10 + 200 * count[used] / count.sum()
-    axes.scatter(confidence[used] / count[used], hits[used] / count[used], s=size, color=COLOURS[0])
+    axes.vlines(found.confidence, found.lower, found.upper, color=COLOURS[0], lw=0.9, alpha=0.6)
+    axes.scatter(found.confidence, found.accuracy, s=10 + 200 * found.count / found.count.sum(), color=COLOURS[0])
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(-0.02, 1.02))
+    return figure
+
+
+def pit(result: Calibration | LeaveOneOut, title: str = "") -> Figure:
+    """How many more targets are below each predicted quantile than it says, with the band of 95 % of calibrated ones.
+
+    A hill over the left half, then a valley, means intervals that are too narrow; a valley, then a hill, too wide; a
+    curve on one side of 0, predictions that are too high (above) or too low (below).
+    """
+    values = getattr(result, "pit", None)
+    if values is None:
+        raise TypeError("pit draws the calibration or the leave-one-out result of a regression; see plots.reliability")
+    default = "Targets below each predicted quantile, left out" if isinstance(result, LeaveOneOut) else ""
+    figure, axes = _figure(title or default or "Targets below each predicted quantile")
+    lower, upper = ecdf_band(len(values))
+    axes.fill_between(LEVELS, lower - LEVELS, upper - LEVELS, color="0.85", lw=0, label="95 % of calibrated curves")
+    axes.axhline(0, color="0.6", lw=0.8)
+    columns = values.reshape(len(values), -1).T
+    for k, (column, colour) in enumerate(zip(columns, _colours(), strict=False)):
+        label = f"output {k}" if len(columns) > 1 else "observed"
+        axes.plot(LEVELS, shares_below(column) - LEVELS, color=colour, lw=1.3, label=label)
+    axes.set(xlabel="predicted quantile", ylabel="share below, minus the quantile", xlim=(0, 1))
+    axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4)
+    return figure
+
+
+def coverage(result: Calibration, title: str = "") -> Figure:
+    """How many targets central intervals hold, against how many they should, with two standard errors around it."""
+    if not isinstance(result, TargetCalibration):
+        raise TypeError("coverage draws the calibration of a regression; for labels use plots.reliability")
+    found = result.coverage
+    figure, axes = _figure(title or "Coverage of central intervals")
+    around = found.levels - 2 * found.errors, found.levels + 2 * found.errors
+    axes.fill_between(found.levels, *around, color="0.85", lw=0, label="two standard errors")
+    axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
+    columns = found.observed.reshape(len(found.levels), -1).T
+    for k, (column, colour) in enumerate(zip(columns, _colours(), strict=False)):
+        label = f"output {k}" if len(columns) > 1 else "observed"
+        axes.plot(found.levels, column, "o-", ms=3, lw=1.2, color=colour, label=label)
+    axes.set(xlabel="probability of the interval", ylabel="share of targets inside", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def replicates(check: PredictiveCheck) -> Figure:
+    """Each statistic of the replicated data as a histogram, and that of the observed data as a line."""
+    titles = [f"{name}: p = {p:.3f} ± {check.errors[name]:.3f}" for name, p in check.p_values.items()]
+    figure, panels = chart(titles, columns=2, size=(4.3, 2.9))
+    for axes, (name, values) in zip(panels, check.replicates.items(), strict=True):
+        axes.hist(values.ravel(), _edges(values), color=COLOURS[0], alpha=0.6, label="replicated")
+        axes.axvline(check.observed[name], color="k", lw=1.2, ls="--", label="observed")
+        axes.set(xlabel=name, yticks=[])
+        axes.spines["left"].set_visible(False)
+    panels[0].legend(frameon=False, fontsize="small")
     return figure
 
 
@@ -166,6 +227,16 @@ def prior_functions(check: PriorCheck) -> Figure:
     axes.plot(check.x[order, 0], check.functions[:10, order, 0].T, lw=0.8, color=COLOURS[0])
     axes.set(xlabel="x", ylabel="f(x)")
     return figure
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """Of some 20 bins; where values are counts or shares, each holds the same number of possible ones."""
+    lowest, span, gaps = values.min(), np.ptp(values), np.diff(np.unique(values))
+    step = gaps.min(initial=1.0)
+    if span > 200 * step:
+        return np.linspace(lowest, lowest + span, 21)
+    width = step * max(1.0, np.ceil(span / step / 20))
+    return np.arange(lowest - step / 2, lowest + span + width, width)
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
