@@ -14,6 +14,7 @@ from inference.scoring import in_data_units
 
 __all__ = ["Case", "cases"]
 
+_ALIKE = 1e-6  # uncertainties that differ by no more than this share don't differ
 _PIXELS = 96  # the width at which images are shown
 
 
@@ -40,7 +41,8 @@ class Case(NamedTuple):
 def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
     """The test cases of the least and of the greatest predictive uncertainty, the most extreme first.
 
-    Uncertainty is the entropy of the label, or the variance of the target. For several targets per row, their sum.
+    Uncertainty is the entropy of the label, or the variance of the target; for several targets per row, their sum. No
+    case is given if all are alike, as under a point estimate with one noise.
 
     Args:
         prediction: at the inputs of the test data.
@@ -55,37 +57,37 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
         total, epistemic = total.sum(axis=1), epistemic.sum(axis=1)
     share = np.divide(epistemic, total, out=np.zeros_like(total), where=total > 0)
     order = np.argsort(total, kind="stable")
-    count = min(count, len(order) // 2)
+    count = min(count, len(order) // 2) if np.ptp(total) > _ALIKE * total.max() else 0
+    if not count:
+        return (), ()
     tell = _label if isinstance(prediction, Classification) else _number
 
     def chosen(rows: np.ndarray) -> tuple[Case, ...]:
-        images = _images(split, rows)
+        told = tell(prediction.at(rows), targets[rows])
         return tuple(
-            Case(int(row), *tell(prediction, targets, row), float(share[row]), *rest)
-            for row, rest in zip(rows, zip(_right(prediction, targets, rows), images, strict=True), strict=True)
+            Case(int(row), predicted, observed, float(share[row]), right, image)
+            for row, (predicted, observed, right), image in zip(rows, told, _images(split, rows), strict=True)
         )
 
     return chosen(order[:count]), chosen(order[::-1][:count])
 
 
-def _label(prediction: Any, targets: np.ndarray, row: int) -> tuple[str, str]:
-    top = int(prediction.probs[row].argmax())
-    return f"class {top} with {prediction.probs[row, top]:.2f}", f"class {int(targets[row])}"
+def _label(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
+    tops = prediction.probs.argmax(axis=1)
+    return [
+        (f"class {top} with {probs[top]:.2f}", f"class {label}", bool(top == label))
+        for probs, top, label in zip(prediction.probs, tops, targets, strict=True)
+    ]
 
 
-def _number(prediction: Any, targets: np.ndarray, row: int) -> tuple[str, str]:
-    lower, upper = prediction.interval(0.9)
-    parts = zip(*(np.atleast_1d(values[row]) for values in (prediction.mean, lower, upper)), strict=True)
-    words = "; ".join(f"{mean:.3g} (90 %: {low:.3g} to {high:.3g})" for mean, low, high in parts)
-    return words, "; ".join(f"{value:.3g}" for value in np.atleast_1d(targets[row]))
-
-
-def _right(prediction: Any, targets: np.ndarray, rows: np.ndarray) -> list[bool]:
-    if isinstance(prediction, Classification):
-        return (prediction.probs[rows].argmax(axis=1) == targets[rows]).tolist()
-    lower, upper = prediction.interval(0.9)
-    inside = (lower[rows] <= targets[rows]) & (targets[rows] <= upper[rows])
-    return inside.reshape(len(rows), -1).all(axis=1).tolist()
+def _number(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
+    found = []
+    for mean, low, high, target in zip(prediction.mean, *prediction.interval(0.9), targets, strict=True):
+        parts = zip(*map(np.atleast_1d, (mean, low, high)), strict=True)
+        words = "; ".join(f"{centre:.3g} (90 %: {lower:.3g} to {upper:.3g})" for centre, lower, upper in parts)
+        observed = "; ".join(f"{value:.3g}" for value in np.atleast_1d(target))
+        found.append((words, observed, bool(np.all((low <= target) & (target <= high)))))
+    return found
 
 
 def _images(split: Split | None, rows: np.ndarray) -> list[str]:

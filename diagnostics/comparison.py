@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagnostics.distances import Distance, distances
-from inference import Posterior
+from inference import Posterior, Prediction
 from inference.scoring import influences, row_scores, scores_of_rows
 from models import Network
 
-__all__ = ["Comparison", "Table", "compare"]
+__all__ = ["Comparison", "Table", "compare", "compared"]
 
 _NAMES = {
     "total_variation": "total variation", "log_score": "log score", "w1_noise": "W1 with noise", "w1": "W1", "w2": "W2",
@@ -84,6 +84,26 @@ class Comparison:
         excess = row[name] - self.floor[name]
         return bool((-excess if name == "agreement" else excess) <= _NEAR * np.nan_to_num(self.floor_spread[name]))
 
+    @property
+    def summary(self) -> str:
+        """Which posteriors are as close to the reference as that is to itself, and which is the farthest, in words."""
+        measure = next((name for name in ("w1_noise", "total_variation") if name in self.floor), None)
+        others = [row for row in self.rows if measure in row]
+        if measure is None or not others:
+            return ""
+        near = [row["method"] for row in others if self.near(row, measure)]
+        order = sorted(others, key=lambda row: row[measure])
+        close = (
+            f"As close to {self.reference} as that is to itself, by their predictions: {', '.join(near)}."
+            if near
+            else f"No posterior is as close to {self.reference}, by its predictions, as that is to itself; closest is "
+            f"{order[0]['method']}, {order[0][measure] / self.floor[measure]:.1f} times as far."
+        )
+        farthest = order[-1]
+        if farthest["method"] in near or len(others) == 1:
+            return close
+        return f"{close} Farthest is {farthest['method']}, {farthest[measure] / self.floor[measure]:.1f} times as far."
+
     def tables(self) -> tuple[Table, ...]:
         """As text: the scores, their differences to the reference's, and the distances with the cost."""
         names = [row["method"] for row in self.rows]
@@ -139,9 +159,19 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
     for name, posterior in posteriors.items():
         if not isinstance(posterior.model, Network):
             raise TypeError(f"compare needs posteriors of networks of models, '{name}' is of another model")
+    x, _ = test
+    return compared(posteriors, {name: each.predict(x) for name, each in posteriors.items()}, test, reference)
+
+
+def compared(
+    posteriors: Mapping[str, Posterior],
+    predictions: Mapping[str, Prediction],
+    test: Any,
+    reference: str | Posterior | None,
+) -> Comparison:
+    """Compare posteriors whose predictions at the test inputs are there."""
     x, y = test
     targets = test if hasattr(test, "restore") else y
-    predictions = {name: posterior.predict(x) for name, posterior in posteriors.items()}
     anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
     name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference
     if anchor is not None and anchor.outputs.shape[0] * anchor.outputs.shape[1] == 1:

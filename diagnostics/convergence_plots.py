@@ -147,6 +147,7 @@ def losses(posterior: Posterior, title: str = "") -> Figure:
         first = len(chain) // 10
         steps = np.unique(np.linspace(first, len(chain) - 1, 2000).astype(int))  # as many as a figure can show
         axes.plot(steps, chain[steps], lw=0.6, color=COLOURS[i % len(COLOURS)])
+    axes.ticklabel_format(axis="y", useOffset=False)
     axes.set(xlabel="step", ylabel="loss (nats)")
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from numpyro import handlers
@@ -33,42 +34,39 @@ class Layer(NamedTuple):
 def layers(posterior: Posterior) -> tuple[Layer, ...]:
     """The latent sites of a posterior, in the order in which the model draws them."""
     latent = {name: values for name, values in posterior.draws.items() if name not in posterior.deterministic}
-    first, last = (_priors(posterior, latent, place) for place in (0, -1))
-    names = [*(name for name in first if name in latent), *(name for name in latent if name not in first)]
+    priors = _priors(posterior, latent)
+    names = [*(name for name in priors if name in latent), *(name for name in latent if name not in priors)]
     return tuple(
         Layer(
             name,
             " x ".join(map(str, latent[name].shape[2:])) or "scalar",
             int(latent[name][0, 0].size),
-            _spelled(first[name], last[name]) if name in first else "",
+            _spelled(priors[name]) if name in priors else "",
         )
         for name in names
     )
 
 
-def _priors(posterior: Posterior, latent: dict[str, np.ndarray], place: int) -> dict[str, Any]:
-    """The distribution of each site, given the values that one draw has."""
+def _priors(posterior: Posterior, latent: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The distribution of each site of a network; the first draw stands in, because a flat prior can't be sampled."""
     if not isinstance(posterior.model, Network):
         return {}
-    draw = {name: values[0, place] for name, values in latent.items()}
+    draw = {name: jnp.asarray(values[0, 0]) for name, values in latent.items()}
     started = handlers.seed(handlers.substitute(posterior.model, data=draw), rng_seed=0)
     trace = handlers.trace(started).get_trace(posterior.probes[:1])
     return {name: site["fn"] for name, site in trace.items() if site["type"] == "sample" and name != "y"}
 
 
-def _spelled(first: Any, last: Any) -> str:
-    """A distribution with its numbers; those that differ from draw to draw are sites themselves."""
-    while isinstance(first, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
-        first, last = first.base_dist, last.base_dist
+def _spelled(distribution: Any) -> str:
+    """A distribution with its numbers, such as "Normal(0, 0.316)"."""
+    while isinstance(distribution, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+        distribution = distribution.base_dist
     numbers = [
-        _number(getattr(first, name), getattr(last, name)) for name in first.arg_constraints if hasattr(first, name)
+        _number(getattr(distribution, name)) for name in distribution.arg_constraints if hasattr(distribution, name)
     ]
-    return f"{type(first).__name__}({', '.join(numbers)})"
+    return f"{type(distribution).__name__}({', '.join(numbers)})"
 
 
-def _number(first: Any, last: Any) -> str:
-    values, others = np.asarray(first), np.asarray(last)
-    if values.shape != others.shape or not np.array_equal(values, others):
-        return "inferred"
-    low, high = values.min(), values.max()
+def _number(value: Any) -> str:
+    low, high = np.min(value), np.max(value)
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"

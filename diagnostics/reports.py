@@ -1,52 +1,95 @@
 """The report: one HTML file with the verdict first, that opens from disk, without scripts or outside resources.
 
-Everything that is shown is escaped, names of sites and data sets included.
+Everything that is shown is escaped, names of sites and data sets included. Sections that do not apply are absent.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from diagnostics import plots
-from diagnostics.comparison import Comparison, compare
+from diagnostics.cases import Case, cases
+from diagnostics.comparison import Comparison, compared
 from diagnostics.convergences import Convergence, convergence
-from inference import Posterior, load
-from inference.prediction import Classification, Regression
+from diagnostics.layers import layers
+from diagnostics.pictures import Picture, of_chains, of_predictions, picture
+from inference import Posterior, Prediction, load
+from inference.prediction import Regression
 from models import Network
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["report"]
 
 _PACKAGES = ("touchstone-bnn", "jax", "numpyro", "arviz", "numpy")
-
-
-@dataclass(frozen=True)
-class _Picture:
-    source: str
-    title: str
-    caption: str
+_STATES = {"interrupted": "stopped early", "unfinished": "not finished"}
+_CASES = 5  # most and least certain ones that are shown
+_SITES = 40  # rows of the table of sites; a deeper network shows its worst
 
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
+    """What the report says of one posterior."""
+
     name: str
     posterior: Posterior
     convergence: Convergence
-    figures: tuple[_Picture, ...]
+    chains: tuple[Picture, ...]
+    predictions: tuple[Picture, ...]
+    cases: tuple[tuple[Case, ...], tuple[Case, ...]]
     call: str
 
     @property
     def state(self) -> str:
         """What to say beside its name, if it has not come to its end."""
-        return {"interrupted": " (stopped early)", "unfinished": " (not finished)"}.get(self.posterior.ended, "")
+        return _STATES.get(self.posterior.ended, "")
+
+    @property
+    def mark(self) -> str:
+        """The class of its verdict."""
+        return {True: "passed", False: "failed", None: "none"}[self.convergence.passed]
+
+    @property
+    def word(self) -> str:
+        """Its verdict in a word or two."""
+        if self.convergence.passed is None:
+            return "nothing to certify"
+        if self.convergence.kind == "guide" and np.isfinite(self.convergence.pareto_k):
+            return "close to the posterior" if self.convergence.passed else "an approximation"
+        return "converged" if self.convergence.passed else "not to be relied on yet"
+
+    @property
+    def sites(self) -> list[tuple[str, ...]]:
+        """Rows of a table: each site's worst R-hat, least ESS, and Monte Carlo error over spread."""
+        if self.convergence.weights is None:
+            return []
+        table = self.convergence.weights.by_site()
+        worst = sorted(table, key=lambda name: -table[name]["rhat"])[:_SITES]
+        return [
+            (name, _number(row["rhat"], ".3f"), _number(row["ess_bulk"], ",.0f"), _number(row["ess_tail"], ",.0f"),
+             _number(row["mcse_over_std"], ".3f"))
+            for name, row in table.items() if name in worst
+        ]  # fmt: skip
+
+    @property
+    def cost(self) -> list[str]:
+        """A row of the table of costs."""
+        spent, judged = self.posterior.cost, self.convergence
+        memory = f"{spent.peak_memory / 2**30:.2f} GiB" if spent.peak_memory else ""
+        return [
+            self.name,
+            " x ".join(map(str, self.posterior.shape)),
+            f"{spent.compile_seconds:.1f}",
+            f"{spent.run_seconds:.1f}",
+            f"{spent.gradients:,}",
+            memory,
+            _number(judged.ess_per_second, ".3g"),
+            _number(1000 * judged.ess_per_gradient, ".3g"),
+        ]
 
 
 def report(
@@ -57,7 +100,7 @@ def report(
     reference: str | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write a report about one posterior, or about several of the same model.
+    """Write a report about one posterior, or about several of the same data.
 
     Args:
         posterior: one, or several by name; or the directory of a run, which may be under way, or a saved file.
@@ -76,21 +119,23 @@ def report(
     if reference is None and len(posteriors) > 1:
         reference = next((name for name, each in posteriors.items() if each.kind == "chains"), None)
     first = next(iter(posteriors.values()))
+    predictions = {} if test is None else _predictions(posteriors, test)
     comparison = None
-    if test is not None and isinstance(first.model, Network) and all(each.complete for each in posteriors.values()):
-        comparison = compare(posteriors, test, reference)
+    if predictions and len(predictions) == len(posteriors):
+        comparison = compared(posteriors, predictions, test, reference)
+    several = len(posteriors) > 1
     page = _template().render(
-        title=title or f"Posterior of {'several methods' if len(posteriors) > 1 else next(iter(posteriors))}",
-        about=_about(posteriors, test),
-        entries=[_entry(name, each, test) for name, each in posteriors.items()],
+        title=title or f"Posterior of {'several methods' if several else next(iter(posteriors))}",
+        entries=[_entry(name, each, predictions.get(name), test) for name, each in posteriors.items()],
+        lead=reference if several else next(iter(posteriors)),
         comparison=comparison,
+        tables=comparison.tables()[: None if several else 1] if comparison else (),
+        assay=_assay(comparison),
         units=_units(test, comparison),
+        facts=_facts(posteriors, test),
         test_name=getattr(test, "name", "test data"),
-        sites=[
-            {"name": name, "shape": "x".join(map(str, values.shape[2:])) or "scalar", "size": values[0, 0].size}
-            for name, values in first.draws.items()
-        ],
-        model=first.model if isinstance(first.model, Network) else getattr(first.model, "__name__", "a NumPyro model"),
+        layers=layers(first),
+        model=_spelled(first),
         versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     )
     path = Path(path)
@@ -106,29 +151,34 @@ def _loaded(given: Posterior | str | Path | Mapping[str, Posterior | str | Path]
     return {posterior.method.name: posterior}
 
 
-def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
+def _predictions(posteriors: Mapping[str, Posterior], test: Any) -> dict[str, Prediction]:
+    able = {name: each for name, each in posteriors.items() if isinstance(each.model, Network) and each.complete}
+    return {name: each.predict(test) for name, each in able.items()}
+
+
+def _entry(name: str, posterior: Posterior, prediction: Prediction | None, test: Any) -> _Entry:
     judged = convergence(posterior)
-    figures = []
-    if test is not None and isinstance(posterior.model, Network) and posterior.complete:
-        x, y = test
-        prediction = posterior.predict(x)
-        targets = test if hasattr(test, "restore") else y
-        if isinstance(prediction, Classification):
-            caption = "Dots on the line are honest probabilities; larger dots hold more points."
-            figures.append(_picture(plots.reliability(prediction, targets), caption))
-        elif isinstance(prediction, Regression):
-            caption = "A point on the line was predicted exactly; nine in ten intervals should reach the line."
-            figures.append(_picture(plots.observed_and_predicted(prediction, targets), caption))
-    if judged.weights is not None or judged.functions is not None:
-        caption = "Left of the dashed line the chains agree; predictions need it of the functions only."
-        figures.append(_picture(plots.mixing(judged.weights, judged.functions), caption))
-        if judged.functions is not None:
-            figures.append(_picture(plots.traces(posterior), "Chains that agree look alike, without drift."))
-    if judged.bias is not None:
-        caption = f"Both should come to the dashed line. {judged.bias}.".replace("temperature", "Temperature", 1)
-        figures.append(_picture(plots.temperatures(posterior), caption))
-    if posterior.curves:
-        figures.append(_picture(plots.losses(posterior), "It should be flat at the end; the first tenth is left out."))
+    pictures: tuple[Picture, ...] = ()
+    shown: tuple[tuple[Case, ...], tuple[Case, ...]] = ((), ())
+    if prediction is not None:
+        pictures = of_predictions(prediction, test, _band(name, posterior, prediction, test))
+        shown = cases(prediction, test, _CASES)
+    return _Entry(name, posterior, judged, of_chains(posterior, judged), pictures, shown, _call(posterior))
+
+
+def _band(name: str, posterior: Posterior, prediction: Prediction, test: Any) -> Picture | None:
+    """For one input, the prediction along it, from outside the test data on one side to the other."""
+    x = np.asarray(test.x if hasattr(test, "x") else test[0])
+    y = np.asarray(test.y if hasattr(test, "y") else test[1])
+    if not isinstance(prediction, Regression) or x.shape[1:] != (1,) or y.ndim != 1:
+        return None
+    margin = 0.15 * (x.max() - x.min())
+    along = np.linspace(x.min() - margin, x.max() + margin, 200, dtype=np.float32)[:, None]
+    figure = plots.band({name: posterior.predict(along)}, along, (x, y))
+    return picture(figure, "Mean and 90 % interval along the input, and the test data.")
+
+
+def _call(posterior: Posterior) -> str:
     options = "".join(f", {key}={value!r}" for key, value in posterior.method.options().items() if value is not None)
     tempered = f", temperature={posterior.temperature}, tempering={posterior.tempering!r}"
     seed = (
@@ -136,34 +186,60 @@ def _entry(name: str, posterior: Posterior, test: Any) -> _Entry:
         if isinstance(posterior.seed, int)
         else f"jax.random.wrap_key_data(jnp.array({posterior.seed}, 'uint32'))"
     )
-    call = f"inference.run(model, ..., method={posterior.method.name!r}, seed={seed}{options}{tempered})"
-    return _Entry(name, posterior, judged, tuple(figures), call)
+    return f"inference.run(model, ..., method={posterior.method.name!r}, seed={seed}{options}{tempered})"
 
 
-def _about(posteriors: Mapping[str, Posterior], test: Any) -> str:
-    seconds = sum(posterior.cost.seconds for posterior in posteriors.values())
+def _facts(posteriors: Mapping[str, Posterior], test: Any) -> list[tuple[str, str]]:
+    """What was fitted to what, as pairs of a name and words."""
     first = next(iter(posteriors.values()))
-    weights = sum(values[0, 0].size for name, values in first.draws.items() if name not in first.deterministic)
-    words = f"{weights:,} unknowns; {', '.join(posteriors)}; {seconds:.0f} seconds in all"
-    return words + (
-        f"; judged on {len(test[1] if isinstance(test, tuple | list) else test):,} test points." if test else "."
+    unknowns = sum(int(values[0, 0].size) for name, values in first.draws.items() if name not in first.deterministic)
+    facts = [("unknowns", f"{unknowns:,}")] if first.complete else []
+    observed = [f"{values.shape[0] if values.ndim else 1:,} of {name}" for name, values in first.observed.items()]
+    if observed:
+        facts.append(("observations", ", ".join(observed)))
+    if isinstance(first.model, Network):
+        facts.append(("inputs per row", " x ".join(map(str, first.probes.shape[1:]))))
+    if test is not None:
+        name = getattr(test, "name", "given as arrays")
+        facts.append(("test rows", f"{len(test.x if hasattr(test, 'x') else test[1]):,} ({name})"))
+    tempered = sorted({each.temperature for each in posteriors.values()} - {1.0})
+    if tempered:
+        facts.append(("temperature", ", ".join(f"{value:g}" for value in tempered)))
+    return facts
+
+
+def _spelled(posterior: Posterior) -> str:
+    model = posterior.model
+    if isinstance(model, Network):
+        return f"{model.architecture}, {type(model.likelihood).__name__} likelihood"
+    return str(getattr(model, "__name__", "a NumPyro model"))
+
+
+def _assay(comparison: Comparison | None) -> Picture | None:
+    """The distances to the reference, if there are any."""
+    if comparison is None or not comparison.distances:
+        return None
+    words = f"Distances to {comparison.reference} on the test data; bars are two standard deviations over its halves. "
+    words += (
+        f"{comparison.reference} has one chain, so there is no noise floor."
+        if not comparison.floor
+        else f"The grey band is the noise floor: one half of the chains of {comparison.reference} against the other. A "
+        "point in it is as close as that."
     )
+    return picture(plots.assay(comparison), words)
 
 
 def _units(test: Any, comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
     if "accuracy" in comparison.columns:
-        return "Log score: mean log probability, in nats; higher is better."
+        return "Log score: mean log probability of the label, in nats; higher is better."
     where = "the data's own units" if hasattr(test, "restore") else "the units of y"
     return f"Scores are in {where}; log score: mean log density, higher is better; coverage is of the 90 % interval."
 
 
-def _picture(figure: Figure, caption: str) -> _Picture:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    title = figure.axes[0].get_title(loc="left")
-    return _Picture("data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode(), title, caption)
+def _number(value: float, form: str) -> str:
+    return format(value, form) if np.isfinite(value) else "infinite" if np.isinf(value) else ""
 
 
 def _template() -> Any:

@@ -120,8 +120,9 @@ def function_mixing(posterior: Posterior, x: Any = None) -> Mixing | None:
         return None
     draws = np.asarray(function_draws(posterior, x), np.float64)
     points = len(posterior.probes if x is None else x)
-    noise = posterior.draws["noise"][0, 0].size if "noise" in posterior.draws else 0
-    each = (draws.shape[2] - noise) // points
+    likelihood = posterior.model.likelihood
+    each = likelihood.functions(np.ones((1, likelihood.heads))).shape[-1]
+    noise = draws.shape[2] - points * each
     names = [f"f(x_{i // each})" if each == 1 else f"f(x_{i // each})[{i % each}]" for i in range(points * each)]
     names += [f"noise[{i}]" for i in range(noise)] if noise > 1 else ["noise"] * noise
     return Mixing(draws, tuple(names), draws.shape[2])
@@ -176,6 +177,8 @@ def _chosen(posterior: Posterior) -> tuple[dict[str, Int[np.ndarray, " k"]], int
         candidates[name] = np.flatnonzero(moves) if moves.any() else np.arange(len(moves))
         screening.append(plain_rhat[candidates[name]])
     total = sum(map(len, candidates.values()))
+    if not total:
+        return {}, 0
     keep = np.ones(total, bool)
     if total > _SPREAD + _WORST:
         keep[:] = False

@@ -92,12 +92,12 @@ class Alignment:
 
     def __contains__(self, name: str) -> bool:
         """Whether a site is moved by the alignment."""
-        layer, _, _ = name.rpartition(".")
-        return (layer == "output" and name.endswith(".weight")) or layer.startswith("hidden")
+        layer, kind = _layer_and_kind(name)
+        return (layer == "output" and kind == "weight") or (layer.startswith("hidden") and kind in ("weight", "bias"))
 
     def gather(self, name: str, values: np.ndarray, indices: Int[np.ndarray, " k"]) -> np.ndarray:
         """Entries of a site after the alignment, (chain, draw, k), from its values in all draws, (chain, draw, ...)."""
-        layer, _, kind = name.rpartition(".")
+        layer, kind = _layer_and_kind(name)
         after = len(self.order) if layer == "output" else int(layer.removeprefix("hidden"))
         chain, draw, _ = np.ogrid[: values.shape[0], : len(self.draws), :1]
         places = list(np.unravel_index(indices, values.shape[2:]))
@@ -109,6 +109,12 @@ class Alignment:
                 sign = sign * self.sign[number][chain, draw, places[axis]]
                 places[axis] = self.order[number][chain, draw, places[axis]]
         return values[(chain, self.draws[draw], *places)] * sign
+
+
+def _layer_and_kind(name: str) -> tuple[str, str]:
+    """Of a site; a hierarchical prior draws weights over a scale that units share, at "hidden0.weight.standard"."""
+    layer, _, kind = name.removesuffix(".standard").rpartition(".")
+    return layer, kind
 
 
 def _spaced(available: int, count: int) -> Int[np.ndarray, " count"]:

@@ -59,6 +59,10 @@ class Prediction:
     def __len__(self) -> int:
         return self.outputs.shape[2]
 
+    def at(self, rows: Any) -> Any:
+        """The prediction of some of the rows."""
+        return replace(self, outputs=self.outputs[:, :, rows])
+
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
         """The log density, or log probability, of the mixture at each row's target, joint over a row's outputs."""
         return _log_mean_exp(self.log_prob_by_draw(y))

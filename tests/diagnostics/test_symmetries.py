@@ -114,6 +114,20 @@ def test_the_verdict_says_what_the_symmetries_explain():
     assert judged.aligned.worst_rhat < 1.1 < judged.weights.worst_rhat
 
 
+def test_weights_over_an_inferred_scale_are_aligned_too():
+    posterior = _posterior((6,), "tanh", 0.02, scramble=True)
+    plain = aligned_mixing(posterior)
+    scales = {
+        f"{layer}.scale": np.full((CHAINS, DRAWS), 2.0) + 0.1 * plain.draws[..., 0] for layer in ("hidden0", "output")
+    }
+    standard = {f"{name}.standard": values / 2.0 for name, values in posterior.draws.items()}
+    layered = replace(posterior, draws={**posterior.draws, **standard, **scales}, deterministic=tuple(posterior.draws))
+    after = aligned_mixing(layered)
+    assert {name.partition("[")[0] for name in after.names} == {*standard, *scales}
+    assert weight_mixing(layered).worst_rhat > 2
+    assert after.worst_rhat < 1.1
+
+
 @pytest.mark.parametrize("hidden", [(), (600,)])
 def test_without_hidden_units_or_with_too_many_there_is_no_alignment(hidden):
     shapes = _shapes(hidden)
