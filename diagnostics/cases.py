@@ -42,7 +42,7 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
     """The test cases of the least and of the greatest predictive uncertainty, the most extreme first.
 
     Uncertainty is the entropy of the label, or the variance of the target; for several targets per row, their sum. No
-    case is given if all are alike, as under a point estimate with one noise.
+    case is given if all are alike, as under a point estimate with one noise, or if the noise has no variance.
 
     Args:
         prediction: at the inputs of the test data.
@@ -52,6 +52,8 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
     split = test if isinstance(test, Split) else None
     prediction, targets = in_data_units(prediction, split or test[1])
     assert isinstance(prediction, Classification | Regression)
+    if not prediction.has_variance:
+        return (), ()
     total, epistemic = prediction.total, prediction.epistemic
     if total.ndim > 1:
         total, epistemic = total.sum(axis=1), epistemic.sum(axis=1)

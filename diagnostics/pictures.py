@@ -15,6 +15,7 @@ from diagnostics.calibrations import calibration
 from diagnostics.convergences import Convergence
 from inference import Posterior
 from inference.prediction import Classification, Prediction, Regression
+from inference.scoring import in_data_units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,6 +101,13 @@ def of_predictions(prediction: Prediction, test: Any, band: Picture | None) -> t
             picture(plots.pit(measured), "A calibrated prediction stays within the band. " + str(measured)),
             picture(plots.coverage(measured), "On the line, intervals hold as many targets as they say."),
         ]
+    if prediction.has_variance:
+        found.append(
+            picture(
+                plots.uncertainty_split(in_data_units(prediction, targets)[0]),
+                "Where the uncertainty comes from: what more data would remove, and what they would not.",
+            )
+        )
     return tuple(found)
 
 

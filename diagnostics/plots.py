@@ -13,6 +13,7 @@ from diagnostics.prediction_plots import (
     reliability,
     replicates,
 )
+from diagnostics.uncertainty_plots import uncertainty_split
 
 __all__ = [
     "assay",
@@ -30,4 +31,5 @@ __all__ = [
     "replicates",
     "temperatures",
     "traces",
+    "uncertainty_split",
 ]

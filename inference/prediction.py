@@ -59,6 +59,11 @@ class Prediction:
     def __len__(self) -> int:
         return self.outputs.shape[2]
 
+    @property
+    def has_variance(self) -> bool:
+        """Whether its uncertainty splits into parts."""
+        return True
+
     def at(self, rows: Any) -> Any:
         """The prediction of some of the rows."""
         return replace(self, outputs=self.outputs[:, :, rows])
@@ -109,12 +114,16 @@ class Regression(Prediction):
         Raises:
             ValueError: if the noise has no variance, as a Student-t with 2 degrees of freedom or fewer.
         """
-        variance = self._conditional.var()
-        if not np.isfinite(variance).all():
+        if not self.has_variance:
             raise ValueError(
                 f"{self.likelihood} has no variance, so there is no aleatoric or total variance; use interval and cdf"
             )
-        return np.broadcast_to(variance, self._centres.shape).mean(axis=_DRAWS)
+        return np.broadcast_to(self._conditional.var(), self._centres.shape).mean(axis=_DRAWS)
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether the noise has a variance; a Student-t with 2 degrees of freedom or fewer has none."""
+        return bool(np.isfinite(self._conditional.var()).all())
 
     @property
     def total(self) -> Float[np.ndarray, "n ..."]:

@@ -81,6 +81,16 @@ def test_one_input_is_shown_as_a_band(tmp_path):
     assert "Observed against predicted" not in page
 
 
+def test_noise_without_a_variance_has_no_parts(tmp_path):
+    train, test = data.load("gap").split()
+    model = models.linear(likelihood=models.StudentTNoise(df=1.5))
+    posterior = inference.run(model, train, method="svi", steps=50, draws=30, progress=False)
+    page = _text(diagnostics.report(posterior, test, path=tmp_path / "r.html"))
+    assert "Coverage of central intervals" in page
+    assert "Uncertainty in parts" not in page
+    assert "test cases" not in page
+
+
 def test_images_are_shown_as_images(tmp_path):
     train, test = data.load("digits").split(seed=0)
     few = data.Split(train.x[:60], train.y[:60], train.scaler, "digits", 10, train.picture)
