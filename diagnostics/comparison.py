@@ -23,7 +23,7 @@ _NAMES = {
     "total_variation": "total variation", "log_score": "log score", "w1_noise": "W1 with noise", "w1": "W1", "w2": "W2",
     "w2_noise": "W2 with noise", "rmse": "RMSE", "crps": "CRPS", "brier": "Brier", "ece": "ECE",
 }  # fmt: skip
-_NEAR = 2.0  # spreads of the floor within which a distance is that of the reference to itself
+_NEAR = 2.0  # spreads of its difference to the floor within which a distance is that of the reference to itself
 
 
 class Table(NamedTuple):
@@ -78,11 +78,12 @@ class Comparison:
         return tuple(key for key in self.columns if f"{key}_spread" in self.columns)
 
     def near(self, row: Mapping[str, Any], name: str) -> bool:
-        """Whether a posterior is as close to the reference as that is to itself, within two spreads of the floor."""
+        """Whether a posterior is as close to the reference as that is to itself, but for two spreads of both."""
         if name not in self.floor or name not in row:
             return False
         excess = row[name] - self.floor[name]
-        return bool((-excess if name == "agreement" else excess) <= _NEAR * np.nan_to_num(self.floor_spread[name]))
+        spread = np.hypot(*np.nan_to_num([self.floor_spread[name], row[f"{name}_spread"]]))
+        return bool((-excess if name == "agreement" else excess) <= _NEAR * spread)
 
     @property
     def summary(self) -> str:

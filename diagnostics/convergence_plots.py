@@ -80,7 +80,9 @@ def ranks(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
     chains, draws = values.shape
     order = rankdata(values).reshape(values.shape)
     figure, panels = chart(
-        [f"chain {i}" for i in range(chains)], columns=min(chains, 4), size=(5.4 / min(chains, 4), 2.6)
+        [f"chain {i}" for i in range(chains)],
+        columns=min(chains, 4),
+        size=(5.4 / min(chains, 4), 3.5 if chains <= 4 else 2.2),
     )
     edges = np.linspace(0.5, values.size + 0.5, min(_RANK_BINS, draws) + 1)
     share = 1 / (len(edges) - 1)

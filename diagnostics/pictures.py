@@ -112,9 +112,11 @@ def of_predictions(prediction: Prediction, test: Any, band: Picture | None) -> t
 
 
 def picture(figure: Figure, caption: str) -> Picture:
-    """A figure as one, in vector form."""
+    """A figure as one, in vector form. Letters are left to the browser: drawn, they would be most of the file."""
+    from matplotlib import rc_context
+
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
         warnings.filterwarnings("ignore", "Glyph")  # of a name in another script, which the browser has
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     heading = figure.get_suptitle() or figure.axes[0].get_title(loc="left")

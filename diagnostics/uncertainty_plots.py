@@ -41,8 +41,8 @@ def uncertainty_split(prediction: Prediction | Mixture, title: str = "") -> Figu
         heights = np.add.reduceat(values.ravel()[order], edges[:-1]) / np.diff(edges)
         axes.stairs(floor + heights, edges, baseline=floor, fill=True, color=colour, alpha=0.75, lw=0, label=name)
         floor = floor + heights
-    unit = "entropy (nats)" if split.unit == "nats" else f"variance {split.unit}"
-    axes.set(xlabel="inputs, by their uncertainty", ylabel=unit, xlim=(0, order.size), ylim=(0, None))
+    unit = "entropy (nats)" if split.unit == "nats" else "variance"
+    axes.set(xlabel="inputs, by their uncertainty", ylabel=unit, xlim=(0, order.size), ylim=(0, 1.3 * floor.max()))
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], frameon=False, loc="upper left")
     return figure
