@@ -124,9 +124,7 @@ def test_the_figure_stacks_the_parts_in_the_order_of_their_sum(prediction):
     np.testing.assert_allclose(upper, prediction.total.ravel()[order])
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "Where it is unsure"
-    assert axes.get_ylabel() == (
-        "entropy (nats)" if prediction.likelihood.classes else "variance in the units of y, squared"
-    )
+    assert axes.get_ylabel() == ("entropy (nats)" if prediction.likelihood.classes else "variance")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         "aleatoric",
         "epistemic",
