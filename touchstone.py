@@ -125,16 +125,30 @@ def report(
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     name: Annotated[str | None, typer.Option("--data", help="The data set to score them on.")] = None,
     split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
+    reference: Annotated[str | None, typer.Option(help="The one that others are compared with, by its name.")] = None,
 ) -> None:
     """Write a report about one posterior, or about several side by side; also about runs that are under way."""
     with _plain_errors():
         test = data.load(name).split(seed=split)[1].flat() if name else None
-        names = [file.stem for file in files]
-        if len(set(names)) < len(names):  # files of one name in several folders
-            names = [str(file.with_suffix("")) for file in files]
-        posteriors = {name: inference.load(file) for name, file in zip(names, files, strict=True)}
-        path = diagnostics.report(posteriors, test, out)
+        path = diagnostics.report(_loaded(files), test, out, reference=reference)
         typer.echo(f"written: {path}")
+
+
+@app.command()
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="Saved posteriors, or directories of runs.")],
+    name: Annotated[str, typer.Option("--data", help="The data set to compare them on.")],
+    split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
+    reference: Annotated[
+        str | None, typer.Option(help="The one to measure distances to; by default the first.")
+    ] = None,
+) -> None:
+    """Print the scores of several posteriors, their paired differences, and their distance to one of them."""
+    with _plain_errors():
+        posteriors = _loaded(files)
+        test = data.load(name).split(seed=split)[1].flat()
+        comparison = diagnostics.compare(posteriors, test, reference or next(iter(posteriors)))
+        typer.echo(f"{comparison}\n\n{comparison.summary}")
 
 
 @app.command("data")
@@ -148,6 +162,14 @@ def list_data() -> None:
         task = "regression" if dataset.classes is None else f"{dataset.classes} classes"
         shape = "x".join(map(str, dataset.x.shape[1:]))
         typer.echo(f"{name:22}{len(dataset):>6} rows x {shape:<8} {task:12} {dataset.source}")
+
+
+def _loaded(files: list[Path]) -> dict[str, inference.Posterior]:
+    """By the names of the files or, where some have the same, by their paths."""
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        names = [str(file.with_suffix("")) for file in files]
+    return {name: inference.load(file) for name, file in zip(names, files, strict=True)}
 
 
 def _likelihood(classes: int | None) -> models.Likelihood:

@@ -127,7 +127,7 @@ def report(
     page = _template().render(
         title=title or f"Posterior of {'several methods' if several else next(iter(posteriors))}",
         entries=[_entry(name, each, predictions.get(name), test) for name, each in posteriors.items()],
-        lead=reference if several else next(iter(posteriors)),
+        lead=reference or next(iter(posteriors)),
         comparison=comparison,
         tables=comparison.tables()[: None if several else 1] if comparison else (),
         assay=_assay(comparison),

@@ -27,6 +27,12 @@ def test_run_then_report(tmp_path):
     done = _call("report", tmp_path / "nuts.npz", tmp_path / "svi.npz", "--data", "moons", "--out", out)
     assert done.exit_code == 0, done.output
     assert "Comparison on moons, test" in out.read_text()
+    done = _call("compare", tmp_path / "nuts.npz", tmp_path / "svi.npz", "--data", "moons")
+    assert done.exit_code == 0, done.output
+    assert "distance to nuts, and cost" in done.output
+    done = _call("compare", tmp_path / "nuts.npz", "--data", "moons", "--reference", "hmc")
+    assert done.exit_code == 2
+    assert "reference must be one of nuts" in done.output
 
 
 def test_run_in_a_directory_then_resume_then_report(tmp_path):

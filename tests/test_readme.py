@@ -17,7 +17,7 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
         exec(compile(block, "README.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "log_score" in printed
-    assert "distances are to hmc" in printed
+    assert "distance to hmc" in printed
     assert (tmp_path / "report.html").stat().st_size > 10_000
     assert names["replicated"].shape == (4, 500, 8)  # type: ignore[attr-defined]
 
