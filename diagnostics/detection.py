@@ -18,8 +18,8 @@ published under the same names, so both are given:
 
 Intervals are percentiles of a bootstrap that draws as many points inside and outside as there are, each with
 replacement; the same points for all scores. They say how much hangs on these points, and nothing of another kind of
-outside. On normal scores 90 % intervals hold the truth in 88 to 90 % of cases for AUROC and FPR95, and in 86 to 88 %
-for AUPR, with 100 points of each kind or more; with 30 in 83 %, because average precision is biased upwards there.
+outside. On normal scores 90 % intervals hold the truth in 88 to 93 % of cases for AUROC and FPR95, and in 86 to 89 %
+for AUPR, with 100 points or more; with 30 of each kind in 83 %, because average precision is biased upwards there.
 Where two groups don't overlap at all, no resample does either, and the interval has no width.
 
 The baseline is 1 - the maximum softmax probability (Hendrycks & Gimpel 2017).
