@@ -40,6 +40,7 @@ reproduce: $(READY)
 	$(BIN)/python -m experiments.backprop_mnist
 	$(BIN)/python -m experiments.cold_posteriors
 	$(BIN)/python -m experiments.priors
+	$(BIN)/python -m experiments.uncertainties
 
 # The environment is made anew when what it should hold has changed.
 $(READY): requirements.lock pyproject.toml

@@ -12,8 +12,8 @@ import jaxtyping
 import numpy as np
 import pytest
 
-# Most of the time of the tests is XLA's compiler. An older way to emit loops takes two thirds of the time to compile, and
-# its programs are as fast; read when the first program is made.
+# Most of the time of the tests is XLA's compiler. An older way to emit loops takes two thirds of the time to compile,
+# and its programs are as fast; read when the first program is made.
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("MPLBACKEND", "agg")
 _hook = jaxtyping.install_import_hook(

@@ -9,7 +9,7 @@ import pytest
 
 import inference
 import models
-from diagnostics import convergence
+from diagnostics import convergence, symmetries
 from diagnostics.spaces import aligned_mixing, weight_mixing
 from diagnostics.symmetries import Alignment, is_odd
 
@@ -99,6 +99,22 @@ def test_aligned_draws_are_the_same_functions(activation):
     assert not np.allclose(moved["hidden1.weight"], posterior.draws["hidden1.weight"])
     expected, found = posterior.predict(posterior.probes), replace(posterior, draws=moved).predict(posterior.probes)
     np.testing.assert_allclose(found.outputs, expected.outputs, rtol=2e-5, atol=2e-5)
+
+
+def test_of_a_large_network_some_draws_are_aligned(monkeypatch):
+    posterior = _posterior((6,), "tanh", 0.02, scramble=True)
+    monkeypatch.setattr(symmetries, "_EFFORT", 30 * CHAINS * 6**3)
+    found, every = aligned_mixing(posterior), symmetries.Alignment.of(posterior)
+    assert found.draws.shape[1] == 30
+    assert (every.draws[0], every.draws[-1], len(every.draws)) == (0, DRAWS - 1, 30)
+    assert found.worst_rhat < 1.15
+    bias = [name.startswith("output.bias") for name in found.names].index(True)
+    np.testing.assert_array_equal(found.draws[..., bias], posterior.draws["output.bias"][:, every.draws, 0])
+    weights = [i for i, name in enumerate(found.names) if name.startswith("hidden0.weight")]
+    expected = np.sort(np.abs(posterior.draws["hidden0.weight"][:, every.draws].reshape(CHAINS, 30, -1)), axis=-1)
+    np.testing.assert_allclose(np.sort(np.abs(found.draws[..., weights]), axis=-1), expected)  # in whatever order
+    monkeypatch.setattr(symmetries, "_EFFORT", 5 * CHAINS * 6**3)
+    assert symmetries.Alignment.of(posterior) is None
 
 
 def test_chains_that_differ_in_their_function_stay_apart():
