@@ -160,6 +160,17 @@ def test_the_error_of_the_calibration_error_is_that_of_resampled_rows():
     assert gaps.std() / np.sqrt(4000) == pytest.approx(np.std(resampled), rel=0.2)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "near"),
+    [("w1", 0.05, True), ("w1", 0.12, True), ("w1", 0.15, False), ("agreement", 0.99, True), ("agreement", 0.8, False)],
+)
+def test_near_is_no_farther_than_the_floor_and_its_spreads(name, value, near):
+    """Small distances are near, and small agreements far."""
+    floor, spread = {"w1": 0.1, "agreement": 0.95}, {"w1": 0.008, "agreement": 0.008}
+    row = {"method": "a", name: value, f"{name}_spread": 0.008}
+    assert diagnostics.Comparison((row,), "hmc", floor, spread).near(row, name) == near
+
+
 def test_tables_read_as_text(regression):
     posteriors, test = regression
     comparison = diagnostics.compare(posteriors, test, "nuts")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -119,7 +120,9 @@ def test_effective_draws_per_second_and_per_gradient():
 
 def test_advice_names_the_next_step():
     short = convergence(_posterior({"w": _normal(4, 50, 2)}))
-    assert any("Run longer: about draws=" in step for step in short.advice)
+    wanted = 50 * max(2.0, 400 / short.weights.least_ess)
+    (advised,) = (int(found[1]) for step in short.advice if (found := re.search(r"about draws=(\d+) per chain", step)))
+    assert wanted <= advised < 1.2 * wanted
     apart = convergence(_posterior({"w": _normal(4, 500, 2) + 5 * np.arange(4)[:, None, None]}))
     assert any("in a mode of its own" in step for step in apart.advice)
     assert "next: Each chain" in str(apart)
