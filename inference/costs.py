@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["Cost", "peak_memory"]
+__all__ = ["Cost", "available_memory", "peak_memory"]
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container, by version
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,18 @@ def peak_memory() -> int:
 
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size if sys.platform == "darwin" else size * 1024
+
+
+def available_memory() -> float:
+    """What the machine, or the container that the process is in, has in bytes; infinite where nothing is known."""
+    found = [math.inf]
+    try:
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):  # not on Windows, or not this number
+        pass
+    for limit in _LIMITS:
+        try:
+            found.append(float(Path(limit).read_text()))
+        except (OSError, ValueError):  # no container, or the word "max"
+            pass
+    return min(found)

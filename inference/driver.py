@@ -249,7 +249,7 @@ def _run_chains(
 
 
 def _gather(method: Method, target: Target, chains: list[Chain], ledger: Ledger) -> tuple[Values, Values, Values]:
-    """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest."""
+    """Draws, their scalars and the scalars of the iterations, over chains cut to the shortest; states are finished."""
     draws, info = ledger.values(_going(chains))
     if not info or not next(iter(info.values())).shape[1]:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
@@ -257,7 +257,10 @@ def _gather(method: Method, target: Target, chains: list[Chain], ledger: Ledger)
         return draws, info, {}
     going = [chains[i] for i in _going(chains)]
     ends = [(chain.data, chain.state, chain.last_key) for chain in going]
-    return *programs.conclusions(method, target, ends), info
+    draws, statistics, states = programs.conclusions(method, target, ends)
+    for chain, state in zip(going, states, strict=True):
+        chain.state = state
+    return draws, statistics, info
 
 
 def _going(chains: list[Chain]) -> list[int]:

@@ -5,13 +5,17 @@ log-likelihood and c one factor of all prior precisions, Laplace's approximation
 
     log p(y | c, s) = log p(y | w*, s) + log p(w* | c) + D/2 log(2 pi) - 1/2 log det P
 
-Let g = D - c tr(s_prior^-2 P^-1), the number of weights that the data determine. Setting the derivative in c to 0 gives
-MacKay's update
+Let g = tr(G P^-1) = D - c tr(s_prior^-2 P^-1), the number of weights that the data determine. Setting the derivative in
+c to 0 gives MacKay's update
 
     c <- g / |w* / s_prior|^2
 
-As G falls as 1 / s^2, the derivative of -1/2 log det P in log s is g: the evidence adds g log s to the log density,
-which keeps a network that meets its targets from taking the noise to 0. Of n rows, n - g count.
+As G_k, the part of G that output k gives, falls as 1 / s_k^2 with its noise, the derivative of -1/2 log det P in log
+s_k is g_k = tr(G_k P^-1): the evidence adds g_k log s_k to the log density, which keeps a network that meets its
+targets from taking the noise to 0. Of n rows, n - g_k count, in the curvature of log s_k too: 2 (n - g_k), not 2 n.
+
+What is found is a fixed point of these updates. They hold G and w* while c and s change, so on a network, where both
+depend on them, it is near a maximum of the evidence but need not be one; on a linear model it is.
 
 References: MacKay 1992, 10.1162/neco.1992.4.3.448; Immer et al. 2021, https://arxiv.org/abs/2104.04975.
 """
@@ -25,12 +29,26 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Normal
+from numpyro.distributions.transforms import biject_to
 
+from inference.curvature import determined
 from inference.expectations import single
 from inference.target import Data, Position, Target, latent_sites
 from models import Network
 
-__all__ = ["Scales", "prior_scales_of"]
+__all__ = ["Scaled", "Scales", "scaled_by_evidence"]
+
+
+class Scaled(NamedTuple):
+    """What of a network the evidence chooses.
+
+    Attributes:
+        prior: the standard deviations of the weights' priors as given, by site.
+        noise: from the coordinate of inferred noise to its scale; None where there is none.
+    """
+
+    prior: dict[str, float]
+    noise: Any
 
 
 class Scales(NamedTuple):
@@ -38,64 +56,77 @@ class Scales(NamedTuple):
 
     Attributes:
         log_factor: log c.
-        determined: g.
+        determined: g; of each output where each has its own inferred noise.
     """
 
     log_factor: jax.Array
     determined: jax.Array
 
     @classmethod
-    def as_given(cls, precision: Any) -> Scales:
+    def as_given(cls, position: Position) -> Scales:
         """Before anything is known."""
-        return cls(jnp.zeros((), precision), jnp.zeros((), precision))
+        noise = position.get("noise", jnp.zeros((), next(iter(position.values())).dtype))
+        return cls(jnp.zeros((), noise.dtype), jnp.zeros_like(noise))
 
-    def updated(self, position: Position, prior: dict[str, float], precision: jax.Array) -> Scales:
-        """MacKay's update, given P or its diagonal over the coordinates of a position."""
-        weights = {
-            name: jnp.full(value.shape, prior[name] ** -2 if name in prior else 0.0, value.dtype)
-            for name, value in position.items()
-        }
-        inverse_variances, _ = ravel_pytree(weights)
+    def updated(
+        self, target: Target, data: Data, position: Position, rest: Position, scaled: Scaled, precision: jax.Array
+    ) -> Scales:
+        """MacKay's update, given P or its diagonal over the coordinates of a position, with the `rest` held."""
+        prior = scaled.prior
+        weights, _ = ravel_pytree({name: jnp.full(value.shape, name in prior) for name, value in position.items()})
         with jax.enable_x64(True):
-            variances = 1 / precision if precision.ndim == 1 else jnp.diagonal(jnp.linalg.inv(precision))
-            share = jnp.exp(self.log_factor) * jnp.sum(inverse_variances.astype(jnp.float64) * variances)
-            determined = (jnp.sum(inverse_variances > 0) - share).astype(self.determined.dtype)
+            inverse = 1 / precision if precision.ndim == 1 else jnp.linalg.inv(precision)
+            covariance = jnp.where(weights if precision.ndim == 1 else weights[:, None] & weights, inverse, 0.0)
+        by_residual = determined(target, data, position, rest, covariance)
+        # A row's residuals are one per output for its mean, then one per output for its noise, which has no weights.
+        by_output = by_residual.reshape(-1, self.determined.size).astype(self.determined.dtype)
+        found = jnp.sum(by_output, axis=0).reshape(self.determined.shape)
         squares = sum(jnp.sum(jnp.square(position[name] / scale)) for name, scale in prior.items())
-        return Scales(jnp.log(determined) - jnp.log(squares), determined)
+        return Scales(jnp.log(jnp.sum(found)) - jnp.log(squares), found)
 
-    def prior_change(self, position: Position, prior: dict[str, float]) -> jax.Array:
-        """The log prior with the factor minus that without: n/2 log c - (c - 1) |w / s_prior|^2 / 2."""
-        log_factor = lax.stop_gradient(self.log_factor)
+    def change(self, position: Position, scaled: Scaled | None, noise: bool) -> jax.Array:
+        """What the evidence adds to the log density of a position; the term of the noise on request.
+
+        The log prior with the factor minus that without, n/2 log c - (c - 1) |w / s_prior|^2 / 2 over the n weights,
+        and the sum of g_k log s_k.
+        """
+        if scaled is None:
+            return jnp.zeros(())
+        log_factor, count = lax.stop_gradient((self.log_factor, self.determined))
         change = jnp.zeros_like(log_factor)
-        for name, scale in prior.items():
+        for name, scale in scaled.prior.items():
             square = jnp.sum(jnp.square(position[name] / scale))
             change += 0.5 * position[name].size * log_factor - 0.5 * jnp.expm1(log_factor) * square
+        if noise and scaled.noise is not None:
+            change += jnp.sum(count * jnp.log(scaled.noise(position["noise"])))
         return change
 
-    def noise_change(self, position: Position) -> jax.Array:
-        """g log s, dealt out evenly where there is one s per output; the coordinate of a positive site is log s."""
-        if "noise" not in position:
-            return jnp.zeros_like(self.determined)
-        return lax.stop_gradient(self.determined) * jnp.mean(position["noise"])
+    def counted(self, position: Position, rows: int) -> jax.Array:
+        """The share of the rows that count for each coordinate of a position: 1 - g_k / n for the noise."""
+        shares = {name: jnp.ones_like(value) for name, value in position.items()}
+        if "noise" in position:
+            shares["noise"] = 1 - self.determined / rows
+        return ravel_pytree(shares)[0]
 
 
-def prior_scales_of(target: Target, data: Data, position: Position) -> dict[str, float]:
-    """The prior standard deviation of the weights of a network, by site, of those in a position.
+def scaled_by_evidence(target: Target, data: Data, position: Position) -> Scaled:
+    """What the evidence chooses of the sites in a position.
 
     Raises:
-        ValueError: if the model is no network, or the prior of a weight is not normal around 0.
+        ValueError: if the model is no network, or the prior of a weight in the position is not normal around 0.
     """
     if not isinstance(target.model, Network):
         raise ValueError('laplace: hyperparameters="evidence" needs a network of models, whose weights are known')
     trace = latent_sites(target.trace(jax.random.key(0), data, "random"))
-    scales = {}
+    prior = {}
     for site in target.model.sites(data.arrays[0]):
+        if not any(name.startswith(f"{site.layer}.") for name in position):
+            continue
         one: Any = single(trace[site.name]["fn"]) if site.name in trace else None
         if not isinstance(one, Normal) or float(one.loc) != 0:
             raise ValueError(
                 'laplace: hyperparameters="evidence" scales normal priors around 0, and that of '
                 f"'{site.name}' is none; use prior=models.Normal(...) in the network"
             )
-        if site.name in position:
-            scales[site.name] = float(one.scale)
-    return scales
+        prior[site.name] = float(one.scale)
+    return Scaled(prior, biject_to(trace["noise"]["fn"].support) if "noise" in trace else None)

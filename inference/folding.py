@@ -58,8 +58,10 @@ def run_folds(
         FloatingPointError: if a fold's loss is no longer finite.
     """
     chosen = chosen_method(method, options)
-    if not isinstance(chosen, Optimisation) or chosen.chains > 1:
-        raise ValueError(f"run_folds fits what optimises once per fold, mle, map or svi, got {chosen.name}")
+    if not isinstance(chosen, Optimisation) or chosen.chains > 1 or not chosen.side_by_side:
+        raise ValueError(
+            f"run_folds fits what optimises once per fold, mle, map or svi, got {chosen.name}; use run for each fold"
+        )
     if chosen.fits > 1:
         raise ValueError(f"run_folds makes one fit per fold, got restarts={chosen.fits}; leave it out, or use run")
     if chosen.chunk_size is not None:

@@ -7,6 +7,9 @@ and its noise ("last_layer", the others stay at u*). G is the Gauss-Newton matri
 Hessian of minus the log prior and log-Jacobian, see `inference.curvature`; under `tempering="posterior"` T divides the
 prior's part of H as well. On a linear model with known noise q is the posterior.
 
+u* is where the optimiser and then Newton's steps have ended, see `inference.modes`; with "diagonal" there are none, as
+its P is not the curvature along their way.
+
 Predictions are linearised, f(x, u*) + J (u - u*), because Gauss-Newton is the curvature of that model: its posterior is
 q, while weights drawn from q and put into the network itself underfit (Immer et al. 2021). `linearised=False` does so.
 
@@ -14,27 +17,39 @@ With `hyperparameters="evidence"` the scale of the prior, and of the noise where
 evidence, see `inference.evidence`. Without it the mode of a flexible network with inferred noise overfits: it takes the
 noise below what is left when the weights' own uncertainty is counted.
 
+The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of the network with the full structure alone.
+"diagonal" takes each weight's volume as if all others were known, which is less than there is: its evidence falls with
+every weight that is correlated with another, and is highest for a network that has none to speak of. "last_layer" is
+the evidence of a linear model of fixed features, and says nothing about the weights behind them.
+
+Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q: 1,000 draws
+take as long as some 300 to 500 steps of the full batch, after the progress bar has come to its end.
+
 Reference: Immer et al. 2021, https://arxiv.org/abs/2008.08400.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
+from numpyro.distributions import Laplace as DoubleExponential
 
-from inference.curvature import gauss_newton, prior_curvature, residuals
-from inference.evidence import Scales, prior_scales_of
+from inference.costs import available_memory
+from inference.curvature import residuals
+from inference.evidence import Scales, scaled_by_evidence
+from inference.expectations import single
+from inference.factors import Factor
 from inference.methods import Emission, Step
+from inference.modes import Mode, Surface
 from inference.optimisation import Minibatch, Optimisation, OptimisationState
-from inference.target import Data, Position, Target
+from inference.target import Data, Position, Target, latent_sites
 from models import Network
 from models.validation import one_of, positive_integer
 
@@ -45,19 +60,8 @@ _WAYS = ("given", "evidence")
 # By the evidence: how often, and between which shares of the steps. Early, because a network that has taken the noise
 # to where all its weights seem determined stays there.
 _UPDATES, _FIRST, _LAST = 44, 0.02, 0.9
-_COPIES = 3  # of a full matrix: the curvature, its factor, and one to work on
-
-
-class Mode(NamedTuple):
-    """What is optimised.
-
-    Attributes:
-        position: u.
-        scales: what the evidence says about prior and noise, which no gradient changes.
-    """
-
-    position: Position
-    scales: Scales
+_COPIES = 3  # of a full matrix: the curvature, its factor, and one to work on; of the draws: one is being moved
+_FAR = 0.5  # of the decrement, in standard deviations: predictions would be off by as much of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +78,13 @@ class Laplace(Optimisation):
             model, which can't be.
         hyperparameters: "given" by the model, or chosen by the "evidence": the standard deviations of the normal priors
             of the weights in `structure` are multiplied by one factor, `posterior.guide["prior_scale_factor"]`, and
-            inferred noise is corrected for the weights that were fitted.
+            inferred noise is corrected for the weights that were fitted. For structure="full": the others' evidence
+            is not that of the network.
     """
 
     name: ClassVar[str] = "laplace"
     kind: ClassVar[str] = "guide"
+    side_by_side: ClassVar[bool] = False
 
     structure: str = "full"
     draws: int = 1000
@@ -90,8 +96,13 @@ class Laplace(Optimisation):
         one_of("laplace: structure", self.structure, _STRUCTURES)
         positive_integer("laplace: draws", self.draws)
         one_of("laplace: hyperparameters", self.hyperparameters, _WAYS)
-        if self.linearised not in (None, True, False):
+        if not isinstance(self.linearised, bool | None):
             raise TypeError(f"laplace: linearised must be True, False or None, got {self.linearised!r}")
+        if self.patience is not None and self.hyperparameters == "evidence":
+            raise ValueError(
+                f'laplace: patience={self.patience} would stop before hyperparameters="evidence" has made its updates, '
+                "which are spread over all steps; leave patience out, or take fewer steps"
+            )
 
     @property
     def _exact(self) -> bool:
@@ -111,18 +122,34 @@ class Laplace(Optimisation):
             raise ValueError(f"laplace: {option} needs a network of models; leave it out for your own NumPyro model")
         position = target.position(data)
         jax.eval_shape(lambda position: residuals(target, position, data), position)
-        if self.structure != "diagonal":
-            self._check_size(target, data, position)
+        self._check_size(target, data, position)
+        chosen, _ = self._surface(target, data).parts(position)
         if self.hyperparameters == "evidence":
             if data.temperature != 1:
                 raise ValueError(
                     'laplace: hyperparameters="evidence" needs temperature=1: a tempered posterior has no evidence'
                 )
-            prior_scales_of(target, data, position)
+            scaled_by_evidence(target, data, chosen)
+        if network:
+            self._check_kinks(target, data, chosen)
+
+    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
+        """An evidence that is not that of the network."""
+        if self.hyperparameters == "given" or self.structure == "full":
+            return ()
+        why = (
+            "takes each weight's volume as if all others were known, and prefers a prior that leaves none to speak of"
+            if self.structure == "diagonal"
+            else "is that of the last layer alone, with the features as they are"
+        )
+        return (
+            f'laplace: the evidence with structure="{self.structure}" {why}; compare the predictions with those of '
+            'hyperparameters="given", or use structure="full"',
+        )
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode:
         """The start, with the prior as given."""
-        return Mode(position, Scales.as_given(next(iter(position.values())).dtype))
+        return Mode(position, Scales.as_given(position))
 
     def objective(
         self, target: Target, data: Data, batch: Minibatch, parameters: Mode, key: jax.Array
@@ -130,7 +157,7 @@ class Laplace(Optimisation):
         """Minus the log density of the unconstrained position."""
         terms = target.estimate(parameters.position, data, batch.rows)
         loss = -target.tempered(terms, data) - terms.log_jacobian
-        return loss - self._change(target, data, parameters, noise=True), {}
+        return loss - self._surface(target, data).change(parameters, noise=True), {}
 
     def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
         """One step towards the mode and, now and then, one of the hyperparameters."""
@@ -140,40 +167,42 @@ class Laplace(Optimisation):
         every = max(round((_LAST - _FIRST) * self.steps / _UPDATES), 1)
         since = step.state.iteration - round(_FIRST * self.steps)
         due = (since >= 0) & (since % every == 0) & (since < _UPDATES * every)
-        mode = lax.cond(
-            due, lambda mode: self._by_evidence(target, data, mode), lambda mode: mode, step.state.parameters
-        )
+        surface = self._surface(target, data)
+        mode = lax.cond(due, surface.with_evidence, lambda mode: mode, step.state.parameters)
         return step._replace(state=step.state._replace(parameters=mode))
 
-    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
-        """Independent draws, with both log densities and the log evidence."""
-        mode: Mode = state.parameters
-        chosen, rest = self._parts(target, data, mode.position)
-        flat, unravel = ravel_pytree(chosen)
-        precision = self._precision(target, data, mode)
-        noise = jax.random.normal(key, (self.draws, flat.size), flat.dtype)
-        with jax.enable_x64(True):
-            wide = noise.astype(jnp.float64)
-            if precision.ndim == 1:
-                away, log_root = wide / jnp.sqrt(precision), 0.5 * jnp.sum(jnp.log(precision))
-            else:
-                factor = jnp.linalg.cholesky(precision)
-                away = jax.scipy.linalg.solve_triangular(factor, wide.T, trans=1, lower=True).T
-                log_root = jnp.sum(jnp.log(jnp.diagonal(factor)))
-            half = 0.5 * flat.size * math.log(2 * math.pi)
-            log_density = (log_root - half - 0.5 * jnp.sum(jnp.square(wide), axis=1)).astype(flat.dtype)
-            away, volume = away.astype(flat.dtype), (half - log_root).astype(flat.dtype)
-        evidence = target.log_density(mode.position, data) + self._change(target, data, mode) + volume
+    def finish(self, target: Target, data: Data, state: OptimisationState) -> OptimisationState:
+        """Newton's steps from where the optimiser ended."""
+        if self.structure == "diagonal":
+            return state
+        return state._replace(parameters=self._surface(target, data).climbed(state.parameters))
 
-        def one(drawn: tuple[jax.Array, jax.Array]) -> Emission:
-            position = unravel(flat + drawn[0]) | rest
-            change = self._change(target, data, mode._replace(position=position))
-            statistics = {"lp": target.log_density(position, data) + change, "log_evidence": evidence}
+    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+        """Independent draws, with both log densities, the log evidence (NaN if tempered) and Newton's decrement."""
+        surface, mode = self._surface(target, data), state.parameters
+        chosen, rest = surface.parts(mode.position)
+        flat, unravel = ravel_pytree(chosen)
+        factor = Factor.of(surface.precision(mode))
+        with jax.enable_x64(True):
+            log_volume = 0.5 * flat.size * math.log(2 * math.pi) - factor.half_log_determinant
+            log_volume = log_volume.astype(flat.dtype)
+        evidence = target.log_density(mode.position, data) + surface.change(mode, noise=False) + log_volume
+        decrement = jnp.linalg.norm(factor.whitened(surface.gradient(mode)))
+
+        def one(key: jax.Array) -> Emission:
+            noise = jax.random.normal(key, flat.shape, flat.dtype)
+            position = unravel(flat + factor.spread(noise)) | rest
+            change = surface.change(mode._replace(position=position), noise=False)
+            statistics = {
+                "lp": target.log_density(position, data) + change,
+                "log_evidence": jnp.where(data.temperature == 1, evidence, jnp.nan),
+                "newton_decrement": decrement,
+            }
             if not rest:
-                statistics["guide_log_density"] = drawn[1]
+                statistics["guide_log_density"] = -log_volume - 0.5 * jnp.sum(jnp.square(noise))
             return target.constrain(position, data), statistics
 
-        return lax.map(one, (away, log_density))
+        return lax.map(one, jax.random.split(key, self.draws))
 
     def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
         """The mode, and the factor of the prior's standard deviations."""
@@ -183,73 +212,55 @@ class Laplace(Optimisation):
         return found | (factor if self.hyperparameters == "evidence" else {})
 
     def concerns(self, statistics: dict[str, np.ndarray], chains: Any) -> tuple[str, ...]:
-        """A curvature that no normal has.
+        """A curvature that no normal has, or a mode that was not reached.
 
         Raises:
             FloatingPointError: if the precision is not positive definite.
         """
-        if not np.isfinite(statistics["log_evidence"]).all():
+        decrement = float(statistics["newton_decrement"].max())
+        if not math.isfinite(decrement):
             raise FloatingPointError(
                 f'laplace: the curvature at the mode is not positive definite with structure="{self.structure}": some '
-                "weights are determined neither by the data nor by the prior; use a normal prior, or more steps"
+                "weights, or combinations of them, are determined neither by the data nor by the prior; use a normal "
+                "prior of about the size of the weights, a smaller network, or more steps"
             )
-        return ()
-
-    def _precision(self, target: Target, data: Data, mode: Mode) -> jax.Array:
-        """P, or its diagonal."""
-        chosen, rest = self._parts(target, data, mode.position)
-        flat, unravel = ravel_pytree(chosen)
-        diagonal = self.structure == "diagonal"
-        one_row = data.rows(slice(0, 1)) if isinstance(target.model, Network) else data
-
-        def log_prior(flat: jax.Array) -> jax.Array:
-            position = unravel(flat) | rest
-            terms = target.terms(position, one_row)
-            return (
-                target.tempered(terms._replace(log_likelihood=jnp.zeros_like(terms.log_prior)), data)
-                + terms.log_jacobian
-                + self._change(target, data, mode._replace(position=position))
-            )
-
-        likelihood = gauss_newton(target, data, chosen, rest, diagonal)
-        prior = prior_curvature(log_prior, flat, diagonal)
-        with jax.enable_x64(True):
-            return likelihood / jnp.asarray(data.temperature, jnp.float64) + prior
-
-    def _by_evidence(self, target: Target, data: Data, mode: Mode) -> Mode:
-        """The mode with the scales that the curvature there asks for."""
-        chosen, _ = self._parts(target, data, mode.position)
-        precision = self._precision(target, data, mode)
-        return mode._replace(scales=mode.scales.updated(chosen, prior_scales_of(target, data, chosen), precision))
-
-    def _change(self, target: Target, data: Data, mode: Mode, noise: bool = False) -> jax.Array:
-        """What the evidence adds to the log density by the prior's scale and, on request, by the noise."""
-        if self.hyperparameters == "given":
-            return jnp.zeros(())
-        chosen, _ = self._parts(target, data, mode.position)
-        change = mode.scales.prior_change(chosen, prior_scales_of(target, data, chosen))
-        return change + (mode.scales.noise_change(mode.position) if noise else 0.0)
-
-    def _parts(self, target: Target, data: Data, position: Position) -> tuple[Position, Position]:
-        """The sites that the normal is over, and the others."""
-        if self.structure != "last_layer":
-            return position, {}
-        assert isinstance(target.model, Network)
-        layers = [site.layer for site in target.model.sites(data.arrays[0])]
-        held = [layer for layer in layers if layer != layers[-1]]
-        rest = {name for name in position if any(name.startswith(f"{layer}.") for layer in held)}
+        if decrement <= _FAR:
+            return ()
         return (
-            {name: value for name, value in position.items() if name not in rest},
-            {name: value for name, value in position.items() if name in rest},
+            f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached; take "
+            "more steps or a larger learning_rate, or standardise the data",
         )
 
+    def _surface(self, target: Target, data: Data) -> Surface:
+        return Surface(target, data, self.structure, self.hyperparameters == "evidence")
+
+    def _check_kinks(self, target: Target, data: Data, chosen: Position) -> None:
+        """A double exponential prior takes a unit's outgoing weights to 0, and then nothing bends its incoming ones."""
+        assert isinstance(target.model, Network)
+        sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
+        last = target.model.sites(data.arrays[0])[-1].layer
+        for name in chosen:
+            if not name.startswith(f"{last}.") and isinstance(single(sites[name]["fn"]), DoubleExponential):
+                raise ValueError(
+                    f"laplace: '{name}' has a double exponential prior, which has no curvature: where the mode does "
+                    "without a unit, nothing determines its weights, and there is no normal around it; use "
+                    'prior=models.Normal(...) on hidden layers, structure="last_layer", or method="svi"'
+                )
+
     def _check_size(self, target: Target, data: Data, position: Position) -> None:
-        chosen, _ = self._parts(target, data, position)
-        weights = sum(math.prod(value.shape) for value in chosen.values())
-        size, memory = 8 * weights**2, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if _COPIES * size > memory / 2:
+        memory = available_memory()
+        chosen, _ = self._surface(target, data).parts(position)
+        weights, every = (sum(math.prod(value.shape) for value in part.values()) for part in (chosen, position))
+        size = 8 * weights**2
+        if self.structure != "diagonal" and _COPIES * size > memory / 2:
             smaller = 'structure="diagonal"' if self.structure == "last_layer" else '"last_layer" or "diagonal"'
             raise ValueError(
                 f'laplace: structure="{self.structure}" over {weights:,} weights is a matrix of {size / 1e9:,.1f} GB, '
                 f"of which {_COPIES} are needed; this machine has {memory / 1e9:,.1f} GB in all; use {smaller}"
+            )
+        size = self.draws * every * next(iter(position.values())).dtype.itemsize
+        if _COPIES * size > memory / 2:
+            raise ValueError(
+                f"laplace: {self.draws:,} draws of {every:,} weights are {size / 1e9:,.1f} GB, of which {_COPIES} "
+                f"copies are needed; this machine has {memory / 1e9:,.1f} GB in all; take fewer draws"
             )

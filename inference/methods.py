@@ -151,8 +151,12 @@ class Method:
         """One iteration, or as much of it as `limit` units of work allow."""
         raise NotImplementedError(f"{type(self).__name__} must have a step")
 
+    def finish(self, target: Target, data: Data, state: Any) -> Any:
+        """The state that `conclude` and `fitted` are given, from the last one of a method that keeps no draws."""
+        return state
+
     def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
-        """Draws and their scalars, each with a leading draw axis, from the last state of a method that keeps none."""
+        """Draws and scalars, each with a leading draw axis, from the finished state of a method that keeps none."""
         raise NotImplementedError(f"{type(self).__name__} keeps the draws of its iterations")
 
     def fitted(self, state: Any) -> dict[str, np.ndarray]:

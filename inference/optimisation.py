@@ -80,6 +80,7 @@ class Optimisation(Method):
     """Base of the methods that optimise. Subclasses give `begin`, `objective` and `conclude`.
 
     Attributes:
+        side_by_side: whether fits to several data sets can be one program, as in `run_folds`.
         steps: of the optimiser.
         learning_rate: the peak.
         schedule: how the learning rate goes on from its peak: "cosine" or "linear", down to 0; "onecycle", up to the
@@ -91,6 +92,7 @@ class Optimisation(Method):
     """
 
     kind: ClassVar[str] = "point"
+    side_by_side: ClassVar[bool] = True
 
     steps: int = 3000
     learning_rate: float = 0.01

@@ -40,7 +40,7 @@ def network_outputs(
     Raises:
         ValueError: if the inputs are not of the shape that the network was run on.
     """
-    model = _bare(model)
+    model = _bare(model, prior=not around)
     shapes = model.weights(inputs)
     weights = {name: draws[name] for name in shapes}
     if shapes != {name: values.shape[2:] for name, values in weights.items()}:
@@ -65,13 +65,16 @@ def network_outputs(
     return outputs.reshape(chains, count, *outputs.shape[1:])
 
 
-def _bare(model: Network) -> Network:
-    """The same without the numbers that outputs don't depend on once weights are given: one program serves all."""
-    prior = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior)))
+def _bare(model: Network, prior: bool) -> Network:
+    """The same without the numbers that outputs don't depend on once weights are given: one program serves all.
+
+    Those of the `prior` stay where coordinates matter: the bounds of a scale are in its bijection.
+    """
+    bare: Any = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior))) if prior else model.prior
     likelihood: Any = model.likelihood
     if type(likelihood).link is Likelihood.link:  # the outputs as they are
         likelihood = with_numbers(likelihood, (1.0,) * len(numbers_of(likelihood)))
-    return replace(model, prior=prior, likelihood=likelihood)
+    return replace(model, prior=bare, likelihood=likelihood)
 
 
 def function_values(model: Network, outputs: np.ndarray, draws: dict[str, np.ndarray]) -> np.ndarray:

@@ -88,20 +88,22 @@ def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("method", "target"))
-def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
-    """What a method makes of a chain's last state."""
-    return method.conclude(target, data, state, key)
+def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
+    """What a method makes of a chain's last state, and that state when it is finished."""
+    state = method.finish(target, data, state)
+    return method.conclude(target, data, state, key), state
 
 
 def conclusions(
     method: Method, target: Target, ends: list[tuple[Any, Any, jax.Array]]
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Draws and their scalars, (chain, draw, ...), that a method makes of its chains' data, last states and keys."""
-    emissions = [jax.device_get(conclude(method, target, *end)) for end in ends]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Any]]:
+    """Draws and scalars, (chain, draw, ...), and finished states, of the chains' data, last states and keys."""
+    emissions, states = zip(*(conclude(method, target, *end) for end in ends), strict=True)
+    emissions = jax.device_get(emissions)
     draws, statistics = (
         {name: np.stack([emission[i][name] for emission in emissions]) for name in emissions[0][i]} for i in (0, 1)
     )
-    return draws, statistics
+    return draws, statistics, list(states)
 
 
 def emission(program: Method, target: Target, data: Data, state: Any) -> Emission:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -115,6 +116,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     Raises:
         FileNotFoundError: if there is no run.
         ValueError: if it has no draws, can't be read, or the model is not that of the run.
+        FloatingPointError: if its draws are not to be used, as `run` says too.
     """
     folder = RunDirectory(directory)
     asked = folder.asked()
@@ -134,17 +136,19 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
         raise ValueError(f"{directory} has no draws that can be read: {_whereabouts(stages)}")
     curves: Values = {}
     guide: Values = {}
+    going = [i for i in range(driven.chains) if i not in chains.stopped]
     if fitted:
         curves = scalars
         with TRACING, jax.enable_x64(planned.method.precision == "float64"):
-            going = [i for i in range(driven.chains) if i not in chains.stopped]
             states = [(driven.portion(data, i), *end[:2]) for i, end in zip(going, ends, strict=True)]
-            draws, scalars = programs.conclusions(driven, planned.bound.target, states)
+            draws, scalars, finished = programs.conclusions(driven, planned.bound.target, states)
         if isinstance(driven, Together):
-            fits = separate(driven, planned.method.fits, going, draws, scalars, curves, [end[0] for end in ends])
+            fits = separate(driven, planned.method.fits, going, draws, scalars, curves, finished)
             draws, scalars, curves, guide = best(fits, planned.method.fits)
         else:
-            guide = planned.method.fitted(ends[0][0])
+            guide = planned.method.fitted(finished[0])
+    for concern in planned.method.concerns(scalars, going):
+        warnings.warn(concern, stacklevel=3)
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
         sum(save["run_seconds"] for save in saves),

@@ -68,7 +68,7 @@ def positive_integer(name: str, value: Any, least: int = 1) -> None:
 def one_of(name: str, value: Any, known: Iterable[str]) -> None:
     """Require one of the known words, and suggest the nearest if it is another."""
     known = tuple(known)
-    if value in known:
+    if isinstance(value, str) and value in known:
         return
     near = difflib.get_close_matches(str(value), known, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
