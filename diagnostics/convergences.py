@@ -239,8 +239,10 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
     elif weighted:
         verdict = f"The guide has settled and is close to the posterior (Pareto k-hat {k:.2f})."
     else:
+        held = [name for name, values in posterior.draws.items() if (values == values[:1, :1]).all()]
+        such = f" (it holds {held[0]}, for instance, at one value)" if held else ""
         why = (
-            "It is a singular guide, whose draws have no density, so"
+            f"It is a singular guide, whose draws have no density over all weights{such}, so"
             if posterior.statistics
             else "Its draws were changed since, as by pruning, and their densities are not known, so"
         )

@@ -25,8 +25,8 @@ from models import Network
 
 __all__ = ["Mode", "Surface"]
 
-_NEWTON, _GAIN = 20, 1e-4  # steps at most, and what the last of them adds to the log density, in nats
-_SHARES = (0.0, 0.0625, 0.25, 0.5, 1.0)  # t: none, if nothing is better
+_NEWTON, _GAIN = 50, 1e-4  # steps at most, and what the last of them adds to the log density, in nats
+_SHARES = (0.0, 2**-10, 2**-8, 2**-6, 2**-4, 0.25, 0.5, 1.0)  # t: none, if nothing is better
 
 
 class Mode(NamedTuple):

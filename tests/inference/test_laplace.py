@@ -50,127 +50,12 @@ def test_evidence_and_importance_weights_of_a_linear_model(conjugate):
     np.testing.assert_allclose(statistics["lp"] - statistics["guide_log_density"], expected, atol=2e-4)
 
 
-def test_prior_scale_by_the_evidence_is_that_of_the_closed_form(conjugate):
-    best = scipy.optimize.minimize_scalar(lambda log: -_log_evidence(conjugate, np.exp(log)), bounds=(-3, 3))
-    posterior = conjugate.run(method="laplace", hyperparameters="evidence", draws=20_000)
-    factor = float(posterior.guide["prior_scale_factor"])
-    np.testing.assert_allclose(factor, np.exp(best.x), rtol=1e-3)
-    np.testing.assert_allclose(posterior.statistics["log_evidence"][0, 0], -best.fun, atol=1e-4)
-    prior_precision = np.eye(4) / (factor * conjugate.prior) ** 2
-    precision = conjugate.design.T @ conjugate.design / conjugate.noise**2 + prior_precision
-    mean = np.linalg.solve(precision, conjugate.design.T @ conjugate.y.astype(float) / conjugate.noise**2)
-    _check_normal(conjugate.stacked(posterior)[0], mean, np.linalg.inv(precision))
-
-
-def test_noise_by_the_evidence_counts_the_fitted_weights(conjugate):
-    model = models.linear(models.Normal(10.0), models.Gaussian(prior=dist.HalfNormal(100.0)))  # both all but flat
-    noise = {}
-    for how in ("given", "evidence"):
-        posterior = inference.run(
-            model, conjugate.x, conjugate.y, method="laplace", hyperparameters=how, draws=1, progress=False
-        )
-        noise[how] = np.exp(posterior.guide["noise.mean"])
-    residual = conjugate.y - conjugate.design @ np.linalg.lstsq(conjugate.design, conjugate.y, rcond=None)[0]
-    squares, rows = (residual**2).sum(), len(residual)
-    # With the log-Jacobian, log s: n - 1 at the mode, and n - 1 - g with the g = 4 weights that are fitted.
-    np.testing.assert_allclose(noise["given"], np.sqrt(squares / (rows - 1)), rtol=2e-3)
-    np.testing.assert_allclose(noise["evidence"], np.sqrt(squares / (rows - 1 - 4)), rtol=5e-3)
-
-
-def _information(make, parameters: np.ndarray) -> np.ndarray:
-    """J'J of the residuals of one observation, in its parameters."""
-
-    def model(y=None):
-        a = numpyro.sample("a", dist.Normal(0, 1).expand([len(parameters)]).to_event(1))
-        numpyro.sample("y", make(a), obs=y)
-
-    discrete = make(jnp.asarray(parameters)).support.is_discrete
-    bound = bind(model, (np.int32(1) if discrete else np.float32(1.0),), 1.0, "posterior")
-    position = {"a": jnp.asarray(parameters, jnp.float32)}
-    jacobian = jax.jacobian(lambda p: residuals(bound.target, p, bound.data))(position)["a"]
-    return np.asarray(jacobian.T @ jacobian)
-
-
-def _scores_squared(make, parameters: np.ndarray, values: np.ndarray, width: float) -> np.ndarray:
-    """The definition: the expectation of the outer product of the score, by a sum over outcomes."""
-
-    def log_prob(a, y):
-        return make(a).log_prob(y)
-
-    with jax.enable_x64(True):
-        a = jnp.asarray(parameters, jnp.float64)
-        y = jnp.asarray(values)
-        scores = jax.vmap(jax.grad(log_prob), (None, 0))(a, y)
-        weights = jnp.exp(jax.vmap(log_prob, (None, 0))(a, y)) * width
-        return np.asarray(jnp.einsum("n,ni,nj->ij", weights, scores, scores))
-
-
-FINE = np.linspace(-400, 400, 800_001)
-POSITIVE = np.linspace(1e-6, 60, 600_001)
-
-
-@pytest.mark.parametrize(
-    ("make", "parameters", "values", "width"),
-    [
-        (lambda a: dist.Normal(a[0], jnp.exp(0.5 * a[1])), [0.3, -0.4], FINE, 1e-3),
-        (lambda a: dist.StudentT(4.0, a[0], jnp.exp(a[1])), [0.3, -0.4], FINE, 1e-3),
-        (lambda a: dist.LogNormal(a[0], jnp.exp(a[1])), [-0.3, -0.7], POSITIVE, 1e-4),
-        (lambda a: dist.Exponential(jnp.exp(a[0])), [0.2], POSITIVE, 1e-4),
-        (lambda a: dist.Poisson(jnp.exp(a[0] + 2 * a[1])), [0.5, 0.3], np.arange(60), 1.0),
-        (lambda a: dist.Categorical(logits=a), [0.5, -0.3, 1.0], np.arange(3), 1.0),
-        (lambda a: dist.Categorical(probs=jax.nn.softmax(a)), [0.5, -0.3, 1.0], np.arange(3), 1.0),
-        (lambda a: dist.Bernoulli(logits=3 * a[0]), [0.4], np.arange(2), 1.0),
-    ],
-    ids=["normal", "student", "lognormal", "exponential", "poisson", "logits", "probs", "bernoulli"],
-)
-def test_information_is_that_of_the_scores(make, parameters, values, width):
-    ours, exact = _information(make, parameters), _scores_squared(make, parameters, values, width)
-    np.testing.assert_allclose(ours, exact, rtol=2e-4, atol=1e-5)
-
-
-def test_heteroscedastic_information_is_that_of_mean_and_log_variance():
-    ours = _information(lambda a: dist.Normal(a[0], jnp.exp(0.5 * a[1])), [0.3, -0.4])
-    np.testing.assert_allclose(ours, np.diag([np.exp(0.4), 0.5]), rtol=1e-5, atol=1e-6)
-
-
 def _small(likelihood=None, prior=None, rows=23):
     generator = np.random.default_rng(0)
     x = generator.normal(size=(rows, 2)).astype(np.float32)
     model = models.mlp((3,), "tanh", prior=prior or models.Normal(1.0), likelihood=likelihood or models.Gaussian(0.5))
     y = generator.integers(0, 3, rows) if model.likelihood.classes else np.sin(x[:, 0]).astype(np.float32)
     return model, x, y
-
-
-def test_gauss_newton_is_the_hessian_of_logistic_regression_and_blocks_change_nothing(monkeypatch):
-    x, y = _small(models.Categorical(3))[1:]
-    bound = bind(models.logistic(3), (x, y), 1.0, "posterior")
-    position = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), bound.target.position(bound.data))
-    flat, unravel = ravel_pytree(position)
-    exact = -jax.hessian(lambda flat: bound.target.terms(unravel(flat), bound.data).log_likelihood)(flat)
-    ours = gauss_newton(bound.target, bound.data, position, {}, diagonal=False)
-    np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
-        gauss_newton(bound.target, bound.data, position, {}, diagonal=True), np.diag(exact), rtol=1e-4, atol=1e-4
-    )
-    monkeypatch.setattr("inference.curvature._BLOCK", 10 * flat.size)  # 3 rows at a time, then 2
-    np.testing.assert_allclose(gauss_newton(bound.target, bound.data, position, {}, diagonal=False), ours, rtol=1e-6)
-
-
-@pytest.mark.parametrize("diagonal", [True, False])
-def test_prior_curvature_is_the_hessian_with_and_without_entanglement(diagonal):
-    flat = jnp.array([0.3, -1.2, 0.7])
-    entangled = lambda w: -jnp.square(w[0]) * jnp.exp(w[2]) - jnp.square(w[1])  # noqa: E731
-    exact = -jax.hessian(entangled)(flat)
-    np.testing.assert_allclose(
-        prior_curvature(entangled, flat, diagonal), np.diag(exact) if diagonal else exact, rtol=1e-5, atol=1e-6
-    )
-    tails = lambda w: jnp.sum(dist.StudentT(3.0, 0.0, 0.5).log_prob(w))  # noqa: E731
-    exact = -np.diag(jax.hessian(tails)(flat))
-    assert exact.min() < 0 < exact.max()
-    expected = np.maximum(exact, 0)
-    np.testing.assert_allclose(
-        prior_curvature(tails, flat, diagonal), expected if diagonal else np.diag(expected), rtol=1e-5, atol=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -284,12 +169,6 @@ def test_a_matrix_that_does_not_fit_is_refused_with_its_size():
     wide = models.mlp((500, 500), "tanh")
     with pytest.raises(ValueError, match=r"over 252,502 weights is a matrix of 510\.\d GB.*diagonal"):
         inference.run(wide, np.zeros((4, 2)), np.zeros(4), method="laplace", progress=False)
-
-
-def test_evidence_needs_normal_weights_of_a_network():
-    model, x, y = _small(prior=dist.Laplace(0.0, 1.0))
-    with pytest.raises(ValueError, match="scales normal priors around 0, and that of 'hidden0"):
-        inference.run(model, x, y, method="laplace", hyperparameters="evidence", progress=False)
 
 
 @pytest.mark.parametrize(
