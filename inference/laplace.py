@@ -235,16 +235,17 @@ class Laplace(Optimisation):
         return Surface(target, data, self.structure, self.hyperparameters == "evidence")
 
     def _check_kinks(self, target: Target, data: Data, chosen: Position) -> None:
-        """A double exponential prior takes a unit's outgoing weights to 0, and then nothing bends its incoming ones."""
+        """A double exponential prior does without a unit by taking its weights to 0, where nothing bends the others."""
         assert isinstance(target.model, Network)
+        if len({site.layer for site in target.model.sites(data.arrays[0])}) == 1:
+            return
         sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
-        last = target.model.sites(data.arrays[0])[-1].layer
         for name in chosen:
-            if not name.startswith(f"{last}.") and isinstance(single(sites[name]["fn"]), DoubleExponential):
+            if isinstance(single(sites[name]["fn"]), DoubleExponential):
                 raise ValueError(
                     f"laplace: '{name}' has a double exponential prior, which has no curvature: where the mode does "
-                    "without a unit, nothing determines its weights, and there is no normal around it; use "
-                    'prior=models.Normal(...) on hidden layers, structure="last_layer", or method="svi"'
+                    "without a unit, nothing determines its other weights, and there is no normal around it; use "
+                    'prior=models.Normal(...), or method="svi"'
                 )
 
     def _check_size(self, target: Target, data: Data, position: Position) -> None:

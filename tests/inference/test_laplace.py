@@ -1,6 +1,9 @@
-"""Laplace's approximation where the answer is known: linear models, closed-form information, brute-force Hessians."""
+"""Laplace's approximation where the answer is known: linear models, and networks linearised by hand."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +13,14 @@ import numpyro.distributions as dist
 import pytest
 import scipy.optimize
 import scipy.stats
-from jax.flatten_util import ravel_pytree
 from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
 
 import data
 import inference
 import models
-from inference.binding import bind
-from inference.curvature import gauss_newton, prior_curvature, residuals
+from diagnostics import convergence
+from inference import costs
 
 Z = 5.0
 TEMPERATURES = pytest.mark.parametrize(
@@ -25,7 +28,7 @@ TEMPERATURES = pytest.mark.parametrize(
 )
 
 
-def _check_normal(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
+def check_normal(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> None:
     """z-tests of independent draws: means, and the entries of the covariance by Wishart's errors."""
     n, deviation = len(draws), np.sqrt(np.diag(covariance))
     z = (draws.mean(axis=0) - mean) / deviation * np.sqrt(n)
@@ -35,7 +38,7 @@ def _check_normal(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -
     assert np.abs(z).max() < Z, f"covariances: {np.round(z, 1)}"
 
 
-def _log_evidence(conjugate, factor: float = 1.0) -> float:
+def log_evidence(conjugate, factor: float = 1.0) -> float:
     gram = conjugate.design @ conjugate.design.T
     covariance = conjugate.noise**2 * np.eye(len(conjugate.y)) + (factor * conjugate.prior) ** 2 * gram
     return scipy.stats.multivariate_normal(np.zeros(len(conjugate.y)), covariance).logpdf(conjugate.y)
@@ -44,41 +47,77 @@ def _log_evidence(conjugate, factor: float = 1.0) -> float:
 def test_evidence_and_importance_weights_of_a_linear_model(conjugate):
     posterior = conjugate.run(method="laplace", draws=200)
     statistics = {name: values[0].astype(float) for name, values in posterior.statistics.items()}
-    expected = _log_evidence(conjugate)
+    expected = log_evidence(conjugate)
     np.testing.assert_allclose(statistics["log_evidence"], expected, atol=1e-4)
     # The normal is the posterior, so every draw's weight is the evidence.
     np.testing.assert_allclose(statistics["lp"] - statistics["guide_log_density"], expected, atol=2e-4)
 
 
-def _small(likelihood=None, prior=None, rows=23):
+def test_a_tempered_posterior_has_no_evidence(conjugate):
+    posterior = conjugate.run(method="laplace", draws=5, temperature=2.0)
+    assert np.isnan(posterior.statistics["log_evidence"]).all()
+
+
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_a_mode_that_the_optimiser_does_not_reach_is_reached(batch_size):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 2)).astype(np.float32)
+    y = (150 + 20 * x[:, 0] + 10 * generator.normal(size=200)).astype(np.float32)
+    model = models.linear(models.Normal(100.0), models.Gaussian(10.0))
+    run = partial(inference.run, model, x, y, method="laplace", draws=5, batch_size=batch_size, progress=False)
+    posterior = run()
+    design = np.column_stack([np.ones(200), x]).astype(float)
+    precision = design.T @ design / 100 + np.eye(3) / 1e4
+    mean = np.linalg.solve(precision, design.T @ y.astype(float) / 100)
+    ours = np.append(posterior.guide["output.bias.mean"], posterior.guide["output.weight.mean"])
+    assert np.sqrt((ours - mean) @ precision @ (ours - mean)) < 1e-3
+    covariance = 100 * np.eye(200) + 1e4 * design @ design.T
+    exact = scipy.stats.multivariate_normal(np.zeros(200), covariance).logpdf(y)
+    np.testing.assert_allclose(posterior.statistics["log_evidence"][0, 0], exact, atol=2e-3)
+    assert posterior.statistics["newton_decrement"].max() < 1e-3
+    with pytest.warns(UserWarning, match="standard deviations from the mode, which was not reached"):
+        posterior = run(structure="diagonal")
+    ours = np.append(posterior.guide["output.bias.mean"], posterior.guide["output.weight.mean"])
+    left = precision @ (ours - mean)
+    expected = np.sqrt(left @ (left / np.diag(precision)))
+    np.testing.assert_allclose(posterior.statistics["newton_decrement"][0, 0], expected, rtol=1e-3)
+
+
+def small(likelihood=None, prior=None, rows=23):
     generator = np.random.default_rng(0)
     x = generator.normal(size=(rows, 2)).astype(np.float32)
     model = models.mlp((3,), "tanh", prior=prior or models.Normal(1.0), likelihood=likelihood or models.Gaussian(0.5))
-    y = generator.integers(0, 3, rows) if model.likelihood.classes else np.sin(x[:, 0]).astype(np.float32)
-    return model, x, y
+    if model.likelihood.classes:
+        return model, x, generator.integers(0, 3, rows)
+    return model, x, (np.sin(x[:, 0]) + 0.3 * generator.normal(size=rows)).astype(np.float32)
 
 
 @pytest.mark.parametrize(
-    "likelihood",
-    [models.Gaussian(), models.HeteroscedasticGaussian(), models.Categorical(3)],
-    ids=["gaussian", "heteroscedastic", "categorical"],
+    ("likelihood", "scale"),
+    [
+        (models.Gaussian(), None),
+        (models.HeteroscedasticGaussian(), None),
+        (models.Categorical(3), dist.HalfNormal(1.0)),
+        (models.Gaussian(0.5), dist.Uniform(0.1, 3.0)),
+        (models.Gaussian(0.5), dist.Pareto(1.5, 3.0)),
+    ],
+    ids=["gaussian", "heteroscedastic", "categorical, half normal", "uniform", "pareto"],
 )
-@pytest.mark.parametrize("prior", [models.Normal(1.0), models.Hierarchical()], ids=["normal", "hierarchical"])
-def test_predictions_are_those_of_the_network_linearised_at_the_mode(likelihood, prior, tmp_path):
-    model, x, y = _small(likelihood, prior)
+def test_predictions_are_those_of_the_network_linearised_at_the_mode(likelihood, scale, tmp_path):
+    model, x, y = small(likelihood, models.Hierarchical(scale) if scale else None)
     posterior = inference.run(model, x, y, method="laplace", steps=300, draws=7, progress=False)
     new = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
     sites = [name for name in posterior.draws if name not in posterior.deterministic and name != "noise"]
-    positive = [name for name in sites if name.endswith(".scale")]  # coordinates of these are logarithms
+    own = {name: biject_to(scale.support if name.endswith(".scale") else dist.constraints.real) for name in sites}
 
     def heads(position):
-        values = {name: jnp.exp(u) if name in positive else u for name, u in position.items()}
+        values = {name: own[name](u) for name, u in position.items()}
         return handlers.substitute(model.heads, data=values)(new)
 
     mode = {name: jnp.asarray(posterior.guide[f"{name}.mean"]) for name in sites}
     for i in range(7):
         drawn = {name: posterior.draws[name][0, i] for name in sites}
-        away = {name: (np.log(drawn[name]) if name in positive else drawn[name]) - mode[name] for name in sites}
+        away = {name: own[name].inv(drawn[name]) - mode[name] for name in sites}
         value, slope = jax.jvp(heads, (mode,), (away,))
         expected = likelihood.link(value + slope)
         np.testing.assert_allclose(posterior.predict(new).outputs[0, i], expected, rtol=2e-4, atol=2e-4)
@@ -88,7 +127,7 @@ def test_predictions_are_those_of_the_network_linearised_at_the_mode(likelihood,
 
 
 def test_the_last_layer_is_linear_and_the_others_stay_at_the_mode():
-    model, x, y = _small(models.Gaussian())
+    model, x, y = small(models.Gaussian())
     runs = [
         inference.run(
             model, x, y, method="laplace", structure="last_layer", steps=300, draws=5, linearised=how, progress=False
@@ -100,10 +139,16 @@ def test_the_last_layer_is_linear_and_the_others_stay_at_the_mode():
     for name, values in runs[0].draws.items():
         assert (np.ptp(values, axis=1) == 0).all() == name.startswith("hidden0.")
     assert "guide_log_density" not in runs[0].statistics  # a draw has no density over all weights
+    settled = replace(runs[0], curves={name: np.ones((1, 2000)) for name in runs[0].curves}, draws=_many(runs[0].draws))
+    assert "it holds hidden0.bias, for instance, at one value" in str(convergence(settled))
+
+
+def _many(draws):
+    return {name: np.repeat(values, 50, axis=1) for name, values in draws.items()}
 
 
 def test_sampled_weights_go_through_the_network_itself():
-    model, x, y = _small()
+    model, x, y = small()
     posterior = inference.run(model, x, y, method="laplace", steps=300, draws=4, linearised=False, progress=False)
     draw = {name: jnp.asarray(values[0, 2]) for name, values in posterior.draws.items()}
     expected = handlers.substitute(model.outputs, data=draw)(x)
@@ -131,7 +176,7 @@ def test_a_transformed_site_has_the_mode_and_curvature_of_its_coordinate(tempera
     posterior = inference.run(
         model, y, method="laplace", draws=20_000, temperature=temperature, tempering=tempering, progress=False
     )
-    _check_normal(np.log(posterior.draws["sigma"][0].astype(float))[:, None], np.array([mode]), np.eye(1) / precision)
+    check_normal(np.log(posterior.draws["sigma"][0].astype(float))[:, None], np.array([mode]), np.eye(1) / precision)
 
 
 @pytest.mark.validate
@@ -154,15 +199,43 @@ BAD = {
     "hyperparameters": ({"hyperparameters": "best"}, "hyperparameters must be one of"),
     "hot evidence": ({"hyperparameters": "evidence", "temperature": 2.0}, "needs temperature=1"),
     "batch": ({"batch_size": 1000}, "at most the number of rows"),
+    "an array": ({"structure": np.array(["full"])}, "structure must be one of"),
+    "many draws": ({"draws": 10**11}, r"100,000,000,000 draws of 13 weights are 5,200\.0 GB.*fewer draws"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_options(case):
     options, message = BAD[case]
-    model, x, y = _small()
+    model, x, y = small()
     with pytest.raises(ValueError, match=message):
         inference.run(model, x, y, method="laplace", progress=False, **options)
+
+
+@pytest.mark.parametrize("linearised", [0, 1.0, "no", np.array([True])])
+def test_linearised_is_true_or_false(linearised):
+    with pytest.raises(TypeError, match="linearised must be True, False or None"):
+        inference.Laplace(linearised=linearised)
+    assert inference.Laplace(linearised=np.False_).linearised is False
+
+
+def test_folds_are_refused():
+    model, x, y = small()
+    with pytest.raises(ValueError, match="mle, map or svi, got laplace; use run for each fold"):
+        inference.run_folds(model, [(x, y)] * 2, method="laplace", progress=False)
+
+
+def test_a_container_may_have_less_memory_than_its_machine(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(costs, "_LIMITS", (str(limit), str(tmp_path / "none")))
+    machine = costs.available_memory()
+    limit.write_text("max\n")
+    assert costs.available_memory() == machine
+    limit.write_text("1048576\n")
+    assert costs.available_memory() == 2**20
+    limit.unlink()
+    monkeypatch.delattr("os.sysconf")
+    assert costs.available_memory() == np.inf
 
 
 def test_a_matrix_that_does_not_fit_is_refused_with_its_size():
@@ -189,7 +262,36 @@ def test_models_of_the_users_that_can_not_be_done(options, message):
         inference.run(model, np.float32(1.0), method="laplace", progress=False, **options)
 
 
-def test_a_weight_that_nothing_determines_is_an_error():
-    model, x, y = _small(prior=models.Flat())
+def test_a_factor_is_called_so():
+    def model(y=None):
+        numpyro.factor("penalty", -(numpyro.sample("m", dist.Normal(0, 1)) ** 2))
+
+    with pytest.raises(ValueError, match=r"'penalty' is a numpyro\.factor, whose Fisher"):
+        inference.run(model, np.float32(1.0), method="laplace", progress=False)
+
+
+def test_a_weight_that_nothing_determines_is_an_error_also_when_it_is_looked_at(tmp_path):
+    model, x, y = small(prior=models.Flat())
+    run = partial(inference.run, model, np.zeros_like(x), y, method="laplace", steps=20, draws=5, progress=False)
     with pytest.raises(FloatingPointError, match="not positive definite"):
+        run(directory=tmp_path / "run")
+    with pytest.raises(FloatingPointError, match="not positive definite"):
+        inference.load(tmp_path / "run")
+
+
+def test_a_prior_that_says_next_to_nothing_does_not_pass_by_rounding():
+    model, x, y = small(prior=models.Normal(1e8))
+    with pytest.raises(FloatingPointError, match="a normal prior of about the size of the weights"):
         inference.run(model, np.zeros_like(x), y, method="laplace", steps=20, draws=5, progress=False)
+
+
+def test_double_exponential_priors_are_refused_behind_hidden_layers(conjugate):
+    model, x, y = small(prior=dist.Laplace(0.0, 1.0))
+    for structure in ("full", "diagonal", "last_layer"):
+        with pytest.raises(ValueError, match=r"\.bias' has a double exponential prior, which has no curvature"):
+            inference.run(model, x, y, method="laplace", structure=structure, progress=False)
+    linear = models.linear(dist.Laplace(0.0, 1.0), models.Gaussian(conjugate.noise))
+    posterior = inference.run(linear, conjugate.x, conjugate.y, method="laplace", draws=20_000, progress=False)
+    covariance = np.linalg.inv(conjugate.design.T @ conjugate.design / conjugate.noise**2)
+    mode = np.append(posterior.guide["output.bias.mean"], posterior.guide["output.weight.mean"])
+    check_normal(conjugate.stacked(posterior)[0], mode, covariance)
