@@ -17,7 +17,7 @@ from jax.scipy.linalg import solve_triangular
 
 __all__ = ["Factor"]
 
-_LEAST = 1e-6  # of L_ii, which has the relative error of a float32 Jacobian, 1e-7, times that of summing its squares
+_LEAST = 1e-6  # of L_ii: rounding of a float32 Jacobian leaves about 5e-8 where there is nothing
 
 
 class Factor(NamedTuple):

@@ -23,7 +23,7 @@ every weight that is correlated with another, and is highest for a network that 
 the evidence of a linear model of fixed features, and says nothing about the weights behind them.
 
 Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q: 1,000 draws
-take as long as some 300 to 500 steps of the full batch, after the progress bar has come to its end.
+are 1,000 passes over the data, after the progress bar has come to its end.
 
 Reference: Immer et al. 2021, https://arxiv.org/abs/2008.08400.
 """

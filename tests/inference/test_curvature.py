@@ -156,9 +156,10 @@ def test_rows_that_share_parameters_add_up(case):
     def model(unused):
         observe(numpyro.sample("a", dist.Normal(0, 1).expand([3]).to_event(1)))
 
-    bound = bind(model, (np.float32(0),), 1.0, "posterior")
     position = {"a": jnp.asarray(LOGITS, jnp.float32)}
-    ours = jax.jit(lambda position: gauss_newton(bound.target, bound.data, position, {}, diagonal=False))(position)
+    with numpyro.validation_enabled(False):  # which has no infinite logits
+        bound = bind(model, (np.float32(0),), 1.0, "posterior")
+        ours = jax.jit(lambda position: gauss_newton(bound.target, bound.data, position, {}, diagonal=False))(position)
     np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
