@@ -205,7 +205,6 @@ def _roots(name: str, fn: Any) -> list[jax.Array]:
         return [jnp.broadcast_to(jnp.sqrt(information) * fn.logits, fn.batch_shape)]
     if fn.has_enumerate_support:
         log_probs = jnp.moveaxis(fn.log_prob(fn.enumerate_support(expand=False)), 0, -1)
-        log_probs = jnp.where(log_probs > -jnp.inf, log_probs, 0.0)  # what can't be says nothing
         root = jnp.exp(0.5 * fixed(log_probs)) * log_probs
         return [jnp.broadcast_to(root, (*fn.batch_shape, root.shape[-1]))]
     what = "a numpyro.factor" if isinstance(fn, dist.Unit) else f"a {type(fn).__name__}"
