@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["advice_for_chains", "advice_for_guide"]
 
 _APART, _AT_REST = 1.1, 1.05  # R-hat of chains that differ clearly, and of the halves of one that is at rest
+_MOSTLY = 0.9  # of chains and quantities
 _RARE = 0.01  # share of draws up to which divergences are answered with shorter steps
 _SATURATED = 0.05
 
@@ -25,7 +26,7 @@ def advice_for_chains(found: Convergence, draws: int) -> tuple[str, ...]:
     chains = judged.draws.shape[0]
     if judged.least_ess == 0:
         steps.append("Some quantity never moves, or is not finite: look at the step size and at the data's scale.")
-    elif judged.worst_rhat > max(rhat, _APART) and np.quantile(judged.chainwise_rhat, 0.9) <= _AT_REST:
+    elif judged.worst_rhat > max(rhat, _APART) and np.mean(judged.chainwise_rhat <= _AT_REST) >= _MOSTLY:
         steps.append(
             "Each chain is at rest, in a mode of its own: longer chains will hardly help. Use more chains, and report "
             "what the chains say one by one."

@@ -16,6 +16,8 @@ from inference.arviz_import import arviz
 
 __all__ = ["chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
+_LEAST = 4  # draws
+
 
 def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     """Rank-normalised split R-hat (Vehtari et al. 2021) of each quantity; infinite where it is degenerate.
@@ -26,8 +28,13 @@ def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
 
 
 def chainwise_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain k"]:
-    """R-hat of the two halves of each chain on its own: has it come to rest, in whatever mode it sits?"""
+    """R-hat of the two halves of each chain on its own: has it come to rest, in whatever mode it sits?
+
+    Infinite where a half has fewer than the 4 draws for which R-hat is defined.
+    """
     half = draws.shape[1] // 2
+    if half < _LEAST:
+        return np.full((len(draws), draws.shape[2]), np.inf)
     return np.stack([rhat(np.stack([chain[:half], chain[-half:]])) for chain in draws])
 
 
