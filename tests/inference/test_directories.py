@@ -151,8 +151,8 @@ def test_directories_that_are_none(tmp_path):
 def test_a_report_about_a_run_that_is_not_finished(unfinished):
     path = diagnostics.report(unfinished, (X, Y), path=unfinished.parent / "report.html")
     text = path.read_text()
-    assert "nuts</strong> (not finished)." in text
-    assert "rmse" in text
+    assert "nuts: not to be relied on yet (not finished)" in text
+    assert "RMSE" in text
 
 
 def test_a_site_that_files_can_not_hold(tmp_path):
