@@ -148,7 +148,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         ),
     )  # fmt: skip
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
-    for concern in method.concerns(outcome.statistics, going):
+    for concern in method.concerns(outcome.statistics, going, plan.temperature):
         warnings.warn(concern, stacklevel=3)
     for chain, why in outcome.stopped.items():
         warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)

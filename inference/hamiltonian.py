@@ -169,7 +169,7 @@ class HMC(TrajectorySampler):
         noise = jnp.zeros((), settings.step_size.dtype)
         return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
         found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)

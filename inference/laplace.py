@@ -211,7 +211,7 @@ class Laplace(Optimisation):
         factor = {"prior_scale_factor": np.exp(-0.5 * mode.scales.log_factor)}
         return found | (factor if self.hyperparameters == "evidence" else {})
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Any) -> tuple[str, ...]:
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Any, temperature: float) -> tuple[str, ...]:
         """A curvature that no normal has, or a mode that was not reached.
 
         Raises:

@@ -113,8 +113,8 @@ class Method:
         """What a user should know about this method under these temperings."""
         return ()
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
-        """What a user should know when the run is over, by the scalars of the draws of these chains."""
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+        """What a user should know when the run is over, by the scalars of the draws of these chains and by T."""
         return ()
 
     @property

@@ -194,7 +194,7 @@ class MCLMC(TrajectorySampler):
                 "adjusted=True, which refuses such steps"
             )
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
         """Chains that hardly move, and steps with larger errors than were aimed at."""
         if self.adjusted:
             worst = statistics["acceptance_rate"].mean(axis=1) < _STUCK

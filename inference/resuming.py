@@ -147,7 +147,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
             draws, scalars, curves, guide = best(fits, planned.method.fits)
         else:
             guide = planned.method.fitted(finished[0])
-    for concern in planned.method.concerns(scalars, going):
+    for concern in planned.method.concerns(scalars, going, planned.temperature):
         warnings.warn(concern, stacklevel=3)
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),

@@ -1,13 +1,17 @@
-r"""Step sizes of stochastic gradient samplers: how they change as a chain runs, and how a pilot finds them.
+r"""Step sizes of stochastic gradient samplers: how they change as a chain runs, and how they are found.
 
-A pilot measures two quantities of the gradient g with preconditioner G at every step: its noise V, half the mean square
-of the difference of two minibatches' gradients, and the largest curvature l, by the power method on G^1/2 H G^1/2 over
-minibatches. The step size follows as
+Two quantities of the gradient g with preconditioner G are measured: its noise V, half the mean square of the difference
+of two minibatches' gradients, and the largest curvature l, by the power method on G^1/2 H G^1/2 over minibatches. The
+step size follows as
 
     e = min( 0.05 * 2 a T / mean(G V),  0.2 / l )
 
 where the first keeps the gradient's noise at 5 % of the injected noise, and the second the variance along the stiffest
 direction, T / (l (1 - e l / 2)), within 10 %.
+
+A pilot from the first chain's start finds G and a first e. Both quantities may grow by orders of magnitude on the way
+from a start to the posterior (V as 1 / s^4 where the noise s of the data is learned), so each chain goes on to adapt
+its own e through its warm-up. Then all is fixed. V is measured anew from the first draw on, to say what the draws had.
 """
 
 from __future__ import annotations
@@ -23,7 +27,9 @@ import numpy as np
 __all__ = ["SCHEDULES", "Cycles", "Settings", "Tuning"]
 
 _NOISE, _CURVATURE = 0.05, 0.2
-_MEMORY = 0.02  # of the running means, once they have seen 50 values
+_MEMORY = 0.02  # of the running means, once they have seen 100 values; until then the k-th has a weight of k
+_FIRST = 20  # measurements before the first step: enough for the power method
+_LOOK = 10  # steps between two measurements, which take three gradients each; up to ten times that between two draws
 _DAMPED = 0.1  # of the mean root: what keeps a weight with hardly any gradient from a step of any size
 _EXPONENT, _DECAY = -1 / 3, 10.0
 _TINY = 1e-30
@@ -67,7 +73,7 @@ class Cycles(Sequence[int]):
 
 
 class Settings(NamedTuple):
-    """What all chains share.
+    """What all chains share; of a pilot, which is all warm-up; or of one chain, as it has adapted them.
 
     Attributes:
         step_size: e, at its largest.
@@ -75,7 +81,7 @@ class Settings(NamedTuple):
         warmup: steps of a cycle before its draws.
         length: steps of a cycle.
         thin: steps of a draw.
-        tuning: steps of the pilot that this is; 0 for a chain.
+        seeking: whether the first warm-up looks for e.
     """
 
     step_size: Any
@@ -83,34 +89,65 @@ class Settings(NamedTuple):
     warmup: Any
     length: Any
     thin: Any
-    tuning: Any
+    seeking: Any
 
     @classmethod
     def of(cls, cycles: Cycles, thin: int, preconditioner: np.ndarray, step_size: float | None) -> Settings:
-        """Those of a chain; without a step size, of a pilot that has not begun."""
+        """Those of a chain, without a step size if it is to be found."""
         first = preconditioner.dtype.type(step_size or 0.0)
-        counts = cycles.warmup * thin, cycles.length * thin, thin, 0
-        return cls(first, preconditioner, *(np.int32(count) for count in counts))
+        warmup, length = np.int32(cycles.warmup * thin), np.int32(cycles.length * thin)
+        return cls(first, preconditioner, warmup, length, np.int32(thin), np.bool_(step_size is None))
 
-    def found(self, pilot: Settings, schedule: str, step_size: float | None) -> Settings:
-        """The chains', from the pilot's last; where a step size decays, what it is when draws begin is as found."""
-        if step_size is None:
-            rate, _ = SCHEDULES[schedule](self, self.warmup)
-            step_size = float(pilot.step_size) / max(float(rate), _CURVATURE)  # at most where steps are just stable
-        return self._replace(step_size=type(self.step_size)(step_size), preconditioner=pilot.preconditioner)
+    def piloted(self, steps: int) -> Settings:
+        """Those of a pilot of so many steps."""
+        all_steps = np.int32(steps)
+        return self._replace(warmup=all_steps, length=all_steps, thin=np.int32(1), seeking=np.bool_(True))
 
-    def adapted(
-        self, tuning: Tuning, iteration: jax.Array, heat: jax.Array, precondition: bool
-    ) -> tuple[Settings, Tuning]:
-        """In a pilot, with what it has measured so far: G in its first half, e always. `heat` is a T."""
-        adapting = self.tuning > 0
+    def found(self, pilot: Settings, schedule: str) -> Settings:
+        """Those of the chains, by the last of the pilot."""
+        step_size = self.step_size
+        if self.seeking:
+            step_size = type(step_size)(self._largest(pilot.step_size, schedule))
+        return self._replace(step_size=step_size, preconditioner=pilot.preconditioner)
+
+    @property
+    def pilot(self) -> Any:
+        """Whether these are a pilot's."""
+        return self.warmup == self.length
+
+    def draws(self, step: jax.Array) -> jax.Array:
+        """Whether a step is after its cycle's warm-up."""
+        return step % self.length >= self.warmup
+
+    def adapts(self, step: jax.Array) -> Any:
+        """Whether a step is of the warm-up that looks for e."""
+        return self.seeking & (step < self.warmup)
+
+    def looks(self, step: jax.Array) -> jax.Array:
+        """Whether to measure at a step: at each of a pilot's, and now and then while e is sought or draws are made."""
+        place = step % self.length
+        drawing = self.draws(step)
+        every = jnp.where(drawing, jnp.clip(self.thin, _LOOK, 10 * _LOOK), jnp.where(self.pilot, 1, _LOOK))
+        return ((place - jnp.where(drawing, self.warmup, 0)) % every == 0) & (drawing | self.adapts(step))
+
+    def adapted(self, tuning: Tuning, step: jax.Array, heat: jax.Array, schedule: str, precondition: bool) -> Settings:
+        """With what was measured so far: e in the first warm-up, G in the first half of a pilot. `heat` is a T.
+
+        The first measurements move nothing: the power method begins anywhere, where the curvature is small.
+        """
+        known = self.adapts(step) & (tuning.made >= jnp.minimum(_FIRST, self.warmup // 2))
         scale = self.preconditioner
         if precondition:
-            scale = jnp.where(adapting & (2 * iteration < self.tuning), tuning.inverse_roots(), scale)
-        tuning = tuning._replace(mean_noise=jnp.mean(scale * tuning.noise))
-        by_noise = _NOISE * 2 * heat / jnp.maximum(tuning.mean_noise, _TINY)
+            scale = jnp.where(known & self.pilot & (2 * step < self.warmup), tuning.inverse_roots(), scale)
+        by_noise = _NOISE * 2 * heat / jnp.maximum(tuning.mean_noise(scale), _TINY)
         step_size = jnp.minimum(by_noise, _CURVATURE / jnp.maximum(tuning.curvature, _TINY))
-        return self._replace(step_size=jnp.where(adapting, step_size, self.step_size), preconditioner=scale), tuning
+        step_size = jnp.where(self.pilot, step_size, self._largest(step_size, schedule))
+        return self._replace(step_size=jnp.where(known, step_size, self.step_size), preconditioner=scale)
+
+    def _largest(self, step_size: Any, schedule: str) -> Any:
+        """E at its largest, for the step size that is wanted when draws begin; at most where steps are just stable."""
+        rate, _ = SCHEDULES[schedule](self, self.warmup)
+        return step_size / jnp.maximum(rate, _CURVATURE)
 
 
 class Tuning(NamedTuple):
@@ -119,7 +156,6 @@ class Tuning(NamedTuple):
     Attributes:
         square: mean square of the gradient, by coordinate.
         noise: V, by coordinate.
-        mean_noise: the mean of G V.
         direction: of the largest curvature, of norm 1.
         curvature: the largest.
         made: how many measurements.
@@ -127,7 +163,6 @@ class Tuning(NamedTuple):
 
     square: jax.Array
     noise: jax.Array
-    mean_noise: jax.Array
     direction: jax.Array
     curvature: jax.Array
     made: jax.Array
@@ -136,23 +171,23 @@ class Tuning(NamedTuple):
     def begin(cls, direction: jax.Array) -> Tuning:
         """Nothing measured yet."""
         nothing, zero = jnp.zeros_like(direction), jnp.zeros((), direction.dtype)
-        return cls(nothing, nothing, zero, direction / jnp.linalg.norm(direction), zero, jnp.int32(0))
+        return cls(nothing, nothing, direction / jnp.linalg.norm(direction), zero, jnp.int32(0))
 
-    def after(
-        self, gradient: jax.Array, other: jax.Array, product: Callable[[jax.Array], jax.Array], scale: jax.Array
-    ) -> Tuning:
-        """With one more measurement: two gradients at one position, and products with the Hessian there."""
-        rate = jnp.maximum(1 / (self.made + 1), _MEMORY).astype(gradient.dtype)
-        turned = jnp.sqrt(scale) * product(jnp.sqrt(scale) * self.direction)
+    def after(self, gradient: jax.Array, other: jax.Array, turned: jax.Array) -> Tuning:
+        """With one more measurement: two gradients at one position, and the direction turned by the Hessian there."""
+        rate = jnp.maximum(2 / (self.made + 2), _MEMORY).astype(gradient.dtype)
         curvature = jnp.linalg.norm(turned)
         return Tuning(
             self.square + rate * (jnp.square(gradient) - self.square),
             self.noise + rate * (0.5 * jnp.square(gradient - other) - self.noise),
-            self.mean_noise,
             turned / jnp.maximum(curvature, _TINY),
             self.curvature + rate * (curvature - self.curvature),
             self.made + 1,
         )
+
+    def mean_noise(self, scale: jax.Array) -> jax.Array:
+        """The mean of G V."""
+        return jnp.mean(scale * self.noise)
 
     def inverse_roots(self) -> jax.Array:
         """G = 1 / root mean square, with a mean of 1."""

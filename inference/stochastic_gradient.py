@@ -17,11 +17,13 @@ target with Hessian H, SGLD with G = I has the stationary covariance S that solv
     S = (I - e H) S (I - e H) + e^2 V + 2 e T I
 
 so two biases are left: for want of a Metropolis step, of the order of e H / 2, and from the minibatch, e V / 2 T. Both
-are measured as the chain runs, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures, which
-are T where there is no bias (Wenzel et al. 2020):
+are measured as the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures,
+which are T where there is no bias (Wenzel et al. 2020):
 
     kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D          (for a constant e)
-    configurational   -(w - c) . g(w) / D        for any fixed c (here the start): integration by parts
+    configurational   -(w - c) . g(w) / D        for any fixed c: integration by parts
+
+where c is the position halfway through the warm-up. The log density `lp` of a draw is that of all rows.
 
 Minibatches are drawn anew at each step, see `inference.gradients`. BlackJAX's SGLD makes the same step. Its SGHMC draws
 a momentum of temperature 1 at any temperature, from a key that it uses again, and keeps one minibatch for all steps of
@@ -48,12 +50,14 @@ from inference.methods import Sampler, Step
 from inference.optimisation import check_batch
 from inference.schedules import SCHEDULES, Cycles, Settings
 from inference.target import Data, Position, Target
+from inference.temperatures import noise_concern, temperature_concern
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["SGHMC", "SGLD"]
 
-_TOO_MUCH = 0.1  # of the injected noise
 _TINY = 1e-30
+_CYCLES, _TUNING = 4, 500
+_MOST_STEPS = 2**31 - 1  # as int32 counts them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +65,19 @@ class _StochasticGradient(Sampler):
     """Base of both.
 
     Attributes:
-        step_size: e, at its largest. None lets a pilot chain find one that keeps the gradient's noise at 5 % of the
-            injected noise and, by the largest curvature, the other bias within 10 % of a variance.
+        step_size: e, at its largest. None lets a pilot, and then the warm-up of each chain, find one that keeps the
+            gradient's noise at 5 % of the injected noise and, by the largest curvature, the other bias within 10 % of a
+            variance, as far as the warm-up has come to the posterior.
         batch_size: rows per step; None uses all rows, which leaves the second bias alone. For networks.
         schedule: "constant"; "decaying" after the warm-up as (1 + 10 t)^(-1/3), t from 0 to 1 (Teh et al. 2016); or
             "cyclical", a cosine from e to 0 in each of `cycles`, which goes without noise to another mode in its share
             of the warm-up, and gives its share of the draws in the rest (Zhang et al. 2020).
-        cycles: of the cyclical schedule.
+        cycles: of the cyclical schedule; None is 4.
         preconditioner: None, or "rmsprop": G = 1 / root mean square of the gradient, scaled to a mean of 1, from the
             first half of the pilot (Li et al. 2016); it stays as it is from there, so it needs no correction term.
-        control_variates: take away the gradient's noise near the start, at two gradients per step.
-        tuning: steps of the pilot, which is needed for `step_size=None` and a preconditioner.
+        control_variates: take away the gradient's noise near the position halfway through the warm-up, at two gradients
+            per step.
+        tuning: steps of the pilot, which is needed for `step_size=None` and a preconditioner; None is 500.
     """
 
     draws: int = 500
@@ -80,10 +86,10 @@ class _StochasticGradient(Sampler):
     step_size: float | None = None
     batch_size: int | None = None
     schedule: str = "constant"
-    cycles: int = 4
+    cycles: int | None = None
     preconditioner: str | None = None
     control_variates: bool = False
-    tuning: int = 500
+    tuning: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,6 +98,10 @@ class _StochasticGradient(Sampler):
                 positive_integer(f"{self.name}: {count}", getattr(self, count))
         if self.step_size is not None:
             positive_number(f"{self.name}: step_size", self.step_size)
+            if self.step_size < np.finfo(self.precision).tiny:
+                raise ValueError(
+                    f"{self.name}: {self.precision} can't hold step_size={self.step_size}; use a larger one"
+                )
         one_of(f"{self.name}: schedule", self.schedule, SCHEDULES)
         if self.preconditioner is not None:
             one_of(f"{self.name}: preconditioner", self.preconditioner, ("rmsprop",))
@@ -99,12 +109,37 @@ class _StochasticGradient(Sampler):
             raise TypeError(f"{self.name}: control_variates must be True or False, got {self.control_variates!r}")
         if self.control_variates and self.batch_size is None:
             raise ValueError(f"{self.name}: control_variates need minibatches; give batch_size")
-        for count in ("draws", "warmup") if self.schedule == "cyclical" else ():
-            if getattr(self, count) % self.cycles:
+        if self.cycles is not None and self.schedule != "cyclical":
+            raise ValueError(f'{self.name}: cycles are those of schedule="cyclical"; leave cycles out, or ask for it')
+        if self.tuning is not None and not self._piloted:
+            raise ValueError(
+                f"{self.name}: tuning is the length of a pilot, and with a step_size and no preconditioner none is "
+                "run; leave tuning out"
+            )
+        for count in ("draws", "warmup"):
+            if getattr(self, count) % self._number_of_cycles:
                 raise ValueError(
-                    f"{self.name}: {self.cycles} cycles must divide draws and warmup, of which each has its share, got "
-                    f"{count}={getattr(self, count)}"
+                    f"{self.name}: {self._number_of_cycles} cycles must divide draws and warmup, of which each has its "
+                    f"share, got {count}={getattr(self, count)}"
                 )
+        steps = max(self.iterations * self.thin, self._tuning)
+        if steps > _MOST_STEPS:
+            raise ValueError(
+                f"{self.name}: a chain has at most {_MOST_STEPS:,} steps; warmup + draws * thin is {steps:,}"
+            )
+
+    @property
+    def _piloted(self) -> bool:
+        """Whether something is left for a pilot to find."""
+        return self.step_size is None or self.preconditioner is not None
+
+    @property
+    def _tuning(self) -> int:
+        return _TUNING if self.tuning is None else self.tuning
+
+    @property
+    def _number_of_cycles(self) -> int:
+        return (self.cycles or _CYCLES) if self.schedule == "cyclical" else 1
 
     @property
     def _damping(self) -> float:
@@ -113,7 +148,7 @@ class _StochasticGradient(Sampler):
 
     @property
     def _cycles(self) -> Cycles:
-        cycles = self.cycles if self.schedule == "cyclical" else 1
+        cycles = self._number_of_cycles
         return Cycles(cycles, -(-self.warmup // cycles // self.thin), self.draws // cycles)
 
     @property
@@ -128,10 +163,12 @@ class _StochasticGradient(Sampler):
 
     def program(self) -> _StochasticGradient:
         """How long it runs is data of the program."""
-        return replace(
-            self, chains=1, draws=1, warmup=0, thin=1, tuning=1, cycles=1, start=None, until=None, keep="all",
-            step_size=None,
-        )  # fmt: skip
+        return replace(self._of_length(0, 1), tuning=None, step_size=None, start=None)
+
+    def _of_length(self, warmup: int, draws: int) -> _StochasticGradient:
+        """One short chain."""
+        cycles = 1 if self.schedule == "cyclical" else None
+        return replace(self, chains=1, warmup=warmup, draws=draws, thin=1, cycles=cycles, until=None, keep="all")
 
     @property
     def caveat(self) -> str:
@@ -147,21 +184,20 @@ class _StochasticGradient(Sampler):
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Those of the pilot, if there is one."""
-        leaves = target.position(data).values()
-        ones = np.ones(sum(leaf.size for leaf in leaves), self.precision)
-        settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
-        return settings._replace(thin=np.int32(1), tuning=np.int32(self.tuning)) if self.pilot() else settings
+        settings = self._settings(np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision))
+        return settings.piloted(self._tuning) if self._piloted else settings
+
+    def _settings(self, preconditioner: np.ndarray) -> Settings:
+        return Settings.of(self._cycles, self.thin, preconditioner, self.step_size)
 
     def pilot(self) -> _StochasticGradient | None:
         """One chain that finds what is not given."""
-        if self.step_size is not None and self.preconditioner is None:
-            return None
-        return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, cycles=1, until=None, keep="all")
+        return self._of_length(self._tuning - 1, 1) if self._piloted else None
 
     def tuned(self, settings: Settings, state: State) -> Settings:
         """What the pilot found."""
-        chains = settings._replace(thin=np.int32(self.thin), tuning=np.int32(0))
-        return chains.found(jax.device_get(state.settings), self.schedule, self.step_size)
+        found = jax.device_get(state.settings)
+        return self._settings(found.preconditioner).found(found, self.schedule)
 
     def _langevin(self, target: Target) -> Langevin:
         return Langevin(
@@ -186,16 +222,24 @@ class _StochasticGradient(Sampler):
         settings, damping, temperature = state.settings, self._damping, data.temperature
         step_size, _ = langevin.step_size(settings, state.steps - 1)
         square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
+        noise = state.tuning.mean_noise(settings.preconditioner)
+        position = as_position(target, data, state.position)
         statistics = {
             "configurational_temperature": state.pull / thin,
-            "gradient_noise_ratio": step_size * state.tuning.mean_noise / (2 * damping * temperature),
+            "gradient_noise_ratio": step_size * noise / (2 * damping * temperature),
             "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
-            "lp": state.log_density / temperature,
+            "lp": lax.cond(
+                complete & settings.draws(state.steps - 1),
+                lambda: target.log_density(position, data),
+                lambda: state.log_density / temperature,  # of no draw: to see that it is finite
+            ),
+            "n_gradients": state.gradients,
             "n_steps": thin,
             "step_size": step_size,
         }
-        draw = target.constrain(as_position(target, data, state.position), data)
-        return Step(state._replace(pull=jnp.where(complete, 0.0, state.pull)), (draw, statistics), complete, steps)
+        emission = target.constrain(position, data), statistics
+        pull, gradients = (jnp.where(complete, 0.0, sum_so_far) for sum_so_far in (state.pull, state.gradients))
+        return Step(state._replace(pull=pull, gradients=gradients), emission, complete, steps)
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first log density that is not finite."""
@@ -208,20 +252,14 @@ class _StochasticGradient(Sampler):
                 f"{step_size:.3g}; try step_size={step_size / 10:.1g}, or check the scale of the data"
             )
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
-        """A gradient that is too noisy for its step."""
-        ratio = float(statistics["gradient_noise_ratio"].mean())
-        if not ratio > _TOO_MUCH:
-            return ()
-        return (
-            f"{self.name}: the minibatches' noise is {ratio:.0%} of the injected noise, so the draws are too wide; use "
-            "a smaller step_size, a larger batch_size or control_variates=True",
-        )
+    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+        """A gradient that is too noisy for its step, and draws that are not at the temperature."""
+        found = noise_concern(statistics, self.control_variates) + temperature_concern(statistics, temperature)
+        return tuple(f"{self.name}: {concern}" for concern in found)
 
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
-        """One per step, or two with control variates; over a minibatch, its share of the rows."""
-        share = 1.0 if self.batch_size is None else self.batch_size / len(data.arrays[0])
-        return float(info["n_steps"].sum()) * share * (1 + self.control_variates)
+        """Over all rows; a minibatch's counts for its share of them."""
+        return float(info["n_gradients"].sum())
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean step size and temperature."""
@@ -233,7 +271,8 @@ class _StochasticGradient(Sampler):
 class SGLD(_StochasticGradient):
     """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 finds the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and
+    the warm-up find the step size.
     """
 
     name: ClassVar[str] = "sgld"
@@ -243,7 +282,8 @@ class SGLD(_StochasticGradient):
 class SGHMC(_StochasticGradient):
     """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 finds the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and
+    the warm-up find the step size.
 
     Attributes:
         friction: a, above 0 and below 1: the share of the momentum that a step takes away.

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from experiments import langevin_bias
 
 
-@pytest.mark.filterwarnings("ignore:sgld. the minibatches' noise")
+@pytest.mark.filterwarnings("ignore:sgld. the (minibatches' noise|configurational temperature)")
 def test_small_study_prints_what_it_found(monkeypatch):
     monkeypatch.setattr(langevin_bias, "_REFERENCE_DRAWS", 100)
     app = typer.Typer()

@@ -33,7 +33,7 @@ def same(first: inference.Posterior, second: inference.Posterior, draws: int | N
 
 MCLMC = {"method": "mclmc", "draws": 20, "warmup": 40, "thin": 2, "start": "random"}
 ADJUSTED = {**MCLMC, "adjusted": True, "thin": 1}
-SGHMC = {"method": "sghmc", "draws": 20, "warmup": 12, "thin": 3, "tuning": 20, "batch_size": 10, "start": "random"}
+SGHMC = {"method": "sghmc", "draws": 20, "warmup": 240, "thin": 3, "tuning": 20, "batch_size": 10, "start": "random"}
 samplers = pytest.mark.parametrize(
     "options", [NUTS, HMC, MCLMC, ADJUSTED, SGHMC], ids=["nuts", "hmc", "mclmc", "adjusted mclmc", "sghmc"]
 )

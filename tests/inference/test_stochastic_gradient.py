@@ -137,7 +137,7 @@ def test_the_recursion_for_friction_1_is_that_of_the_issue(normal):
     np.testing.assert_allclose(covariance, again, rtol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore:sgld. the minibatches' noise")
+@pytest.mark.filterwarnings("ignore:sgld. the (minibatches' noise|configurational temperature)")
 def test_temperatures_tell_the_bias(normal):
     # Both expectations follow from the recursion: T + e tr(E[g g']) / 2 D, where E[g g'] = H S H + V.
     e, batch = 0.01, 6
@@ -208,7 +208,10 @@ def test_without_minibatches_the_default_step_follows_the_curvature(conjugate, t
 
 def test_too_large_a_step_is_said(normal):
     options = dict(method="sgld", batch_size=6, draws=50, chains=1, warmup=0, progress=False)
-    with pytest.warns(UserWarning, match="noise is .* of the injected noise, so the draws are too wide"):
+    with (
+        pytest.warns(UserWarning, match=r"the draws are too wide; use .* a larger batch_size or control_variates=True"),
+        pytest.warns(UserWarning, match=r"configurational temperature is \d\.\d .*, not 1; the step is too long"),
+    ):
         inference.run(normal.model, normal.x, normal.y, step_size=0.02, **options)
     with pytest.raises(FloatingPointError, match=r"the log density became .* with step_size=10; try step_size=1"):
         inference.run(normal.model, normal.x, normal.y, step_size=10.0, **options)

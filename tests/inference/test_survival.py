@@ -29,7 +29,7 @@ METHODS = {
     "hmc": dict(method="hmc", chains=2, draws=8, warmup=8, tuning=12, trajectory_length=1.0),
     "laplace": dict(method="laplace", steps=40, draws=10),
     "sghmc": dict(
-        method="sghmc", chains=2, draws=8, warmup=8, thin=4, tuning=6, batch_size=10, preconditioner="rmsprop"
+        method="sghmc", chains=2, draws=8, warmup=240, thin=4, tuning=6, batch_size=10, preconditioner="rmsprop"
     ),
     "mclmc": dict(method="mclmc", chains=2, draws=8, warmup=40, thin=1, adjusted=True, trajectory_length=1.0),
 }
