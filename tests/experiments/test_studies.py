@@ -27,18 +27,38 @@ def test_every_family_has_the_standard_deviations_of_the_normal_prior(family):
         assert prior.scale_of(site) == pytest.approx(Normal(2.0, fan_in=True).scale_of(site), rel=1e-5)
 
 
-def test_what_is_printed(monkeypatch, tmp_path):
-    # The sweeps themselves are tested elsewhere; here a MAP point stands in for HMC.
+@pytest.fixture
+def command(monkeypatch):
+    """A study as a command; the sweeps themselves are tested elsewhere, here a MAP point stands in for HMC."""
     real = inference.sweep
 
     def quick(model, *args, method, chains, draws, **options):
         return real(model, *args, method="map", steps=3, tempering="likelihood", **options)
 
     monkeypatch.setattr(inference, "sweep", quick)
-    app = typer.Typer()
-    app.command()(cold_posteriors.cold_posteriors)
-    done = CliRunner().invoke(app, ["--seeds", "2", "--hidden", "2", "--plot", str(tmp_path / "cold.png")])
-    assert done.exit_code == 0, done.output
-    assert "paired differences to temperature 1" in done.output
-    assert "published: temperature 1 is best" in done.output
+
+    def run(study, *options):
+        app = typer.Typer()
+        app.command()(study)
+        done = CliRunner().invoke(app, ["--seeds", "2", "--hidden", "2", *options])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    return run
+
+
+def test_temperatures(command, tmp_path):
+    output = command(cold_posteriors.cold_posteriors, "--plot", str(tmp_path / "cold.png"))
+    assert "paired differences to temperature 1" in output
+    assert "published: temperature 1 is best" in output
     assert (tmp_path / "cold.png").exists()
+
+
+def test_priors(command, monkeypatch, tmp_path):
+    monkeypatch.setattr(priors, "SCALES", (0.3, 10.0))
+    output = command(priors.priors, "--plot", str(tmp_path / "priors.png"))
+    assert "paired differences to prior_scale 10" in output
+    assert "paired differences to prior normal" in output
+    assert all(f"\n{family} " in output for family in priors.FAMILIES)
+    assert "-0.311" in output  # as published
+    assert (tmp_path / "priors.png").exists()

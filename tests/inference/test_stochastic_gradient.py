@@ -1,11 +1,9 @@
-"""SGLD and SGHMC against the stationary covariance that their own recursion has on a normal target.
-
-All rows have the same inputs, so the Hessian and the covariance of a minibatch's gradient are the same everywhere.
-"""
+"""SGLD and SGHMC against the stationary covariance that their own recursion has on a normal target."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from functools import partial
 
 import jax
@@ -14,51 +12,20 @@ import numpy as np
 import pytest
 from blackjax.sgmcmc.diffusions import overdamped_langevin
 from jax import lax
-from scipy.linalg import solve_discrete_lyapunov
 
-import data
 import inference
-import models
 from inference import mixing
-from inference.binding import bind
 from inference.gradients import Centre, Randomness, estimated_gradient
-from inference.schedules import SCHEDULES, Cycles, Settings
+from inference.schedules import Cycles, Settings
+from inference.temperatures import noise_concern, temperature_concern
+from tests.inference.normal_target import ROWS, NormalTarget
 
 Z = 5.0
-ROWS, NOISE, PRIOR = 60, 2.0, 0.7
-INPUT = np.array([1.0, 0.5, -1.0])  # with the bias first
-
-
-class Target:
-    """A normal posterior and everything about it."""
-
-    def __init__(self) -> None:
-        generator = np.random.default_rng(0)
-        self.x = np.broadcast_to(INPUT[1:], (ROWS, 2)).astype(np.float32)
-        self.y = (0.5 + 3 * generator.standard_t(3, ROWS)).astype(np.float32)
-        self.model = models.linear(models.Normal(PRIOR), models.Gaussian(scale=NOISE))
-        self.hessian = ROWS * np.outer(INPUT, INPUT) / NOISE**2 + np.eye(3) / PRIOR**2
-        self.mean = np.linalg.solve(self.hessian, INPUT * self.y.astype(float).sum() / NOISE**2)
-
-    def gradient_noise(self, batch: int | None) -> np.ndarray:
-        """V, of rows drawn without replacement."""
-        if batch is None:
-            return np.zeros((3, 3))
-        variance = ROWS**2 * self.y.astype(float).var(ddof=1) / batch * (1 - batch / ROWS)
-        return variance * np.outer(INPUT, INPUT) / NOISE**4
-
-    def stationary(self, e: float, T: float, batch: int | None, a: float = 1.0, G: np.ndarray | None = None):
-        """The covariance of w from that of (w, r), for r <- (1 - a) r + e G g + sqrt(2 a e T G) n and w <- w + r."""
-        G = np.eye(3) if G is None else np.diag(G)
-        one = np.eye(3)
-        kick = np.block([[one - e * G @ self.hessian, (1 - a) * one], [-e * G @ self.hessian, (1 - a) * one]])
-        noise = e**2 * G @ self.gradient_noise(batch) @ G + 2 * a * e * T * G
-        return solve_discrete_lyapunov(kick, np.kron(np.ones((2, 2)), noise))[:3, :3]
 
 
 @pytest.fixture(scope="module")
-def normal() -> Target:
-    return Target()
+def normal() -> NormalTarget:
+    return NormalTarget()
 
 
 @partial(jax.jit, static_argnames=("method", "target", "draws"))
@@ -72,22 +39,17 @@ def _chain(method, target, bound_data, position, settings, key, draws):
     return lax.scan(draw, state, length=draws)[1]
 
 
-def _bound(normal: Target, rows: int, T: float):
-    bound = bind(normal.model, (normal.x[:rows], normal.y[:rows]), T, "posterior")
-    return bound._replace(data=jax.tree.map(jnp.asarray, bound.data))
-
-
 def _simulated(normal, method, T, G, chains=16, draws=2000, thin=4, warmup=100):
-    bound = _bound(normal, ROWS, T)
+    bound = normal.bound(T)
     settings = Settings.of(Cycles(1, 0, draws), thin, G.astype(np.float32), method.step_size)
-    start = {"output.bias": jnp.asarray(normal.mean[:1], jnp.float32)}
-    start["output.weight"] = jnp.asarray(normal.mean[1:, None], jnp.float32)
     run = partial(_chain, method, bound.target, draws=draws)
-    each = [run(bound.data, start, settings, key)[warmup:] for key in jax.random.split(jax.random.key(0), chains)]
+    each = [
+        run(bound.data, normal.start(), settings, key)[warmup:] for key in jax.random.split(jax.random.key(0), chains)
+    ]
     return np.stack(each).astype(np.float64)
 
 
-def _z_scores(normal: Target, draws: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def _z_scores(normal: NormalTarget, draws: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Of means and covariances along the axes of the Hessian: the stiff one, which shows the biases, mixes fast."""
     axes = np.linalg.eigh(normal.hessian)[1]
     centred, covariance = (draws - normal.mean) @ axes, axes.T @ covariance @ axes
@@ -116,25 +78,15 @@ def test_stationary_covariance(normal, case):
     method, T, G = CASES[case]
     friction = getattr(method, "friction", 1.0)
     expected = normal.stationary(method.step_size, T, method.batch_size, friction, np.array(G))
+    if friction == 1 and G == ONES:  # S = (I - e H) S (I - e H) + e^2 V + 2 e T I
+        step, e = np.eye(3) - method.step_size * normal.hessian, method.step_size
+        added = e**2 * normal.gradient_noise(method.batch_size) + 2 * e * T * np.eye(3)
+        np.testing.assert_allclose(expected, step @ expected @ step + added, rtol=1e-10)
     draws = _simulated(normal, method, T, np.array(G))
     z = _z_scores(normal, draws, expected)
     assert np.abs(z).max() < Z, f"z-scores {np.round(z, 1)}"
     # The posterior itself is many standard errors away, so the test can tell what it is about.
     assert np.abs(_z_scores(normal, draws, T * np.linalg.inv(normal.hessian))).max() > 2 * Z
-
-
-def test_the_bias_falls_with_the_step(normal):
-    exact = np.trace(np.linalg.inv(normal.hessian))
-    biases = [np.trace(normal.stationary(e, 1.0, 6)) / exact - 1 for e in (0.02, 0.01, 0.005)]
-    assert biases[0] > 1.8 * biases[1] > 3 * biases[2] > 0
-
-
-def test_the_recursion_for_friction_1_is_that_of_the_issue(normal):
-    e, T, batch, one = 0.01, 4.0, 6, np.eye(3)
-    covariance = normal.stationary(e, T, batch)
-    step = one - e * normal.hessian
-    again = step @ covariance @ step + e**2 * normal.gradient_noise(batch) + 2 * e * T * one
-    np.testing.assert_allclose(covariance, again, rtol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:sgld. the (minibatches' noise|configurational temperature)")
@@ -158,7 +110,7 @@ def test_temperatures_tell_the_bias(normal):
 
 def test_langevin_steps_are_blackjax_s(normal, monkeypatch):
     method = inference.SGLD(step_size=0.01, batch_size=6)
-    bound = _bound(normal, ROWS, 2.0)
+    bound = normal.bound(2.0)
     position = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.3), bound.target.position(bound.data))
     settings = Settings.of(Cycles(1, 0, 1), 1, np.ones(3, np.float32), 0.01)
     state = method.init(bound.target, bound.data, position, jax.random.key(5), settings)
@@ -173,7 +125,7 @@ def test_langevin_steps_are_blackjax_s(normal, monkeypatch):
 
 @pytest.mark.parametrize("control", [False, True])
 def test_gradients_are_unbiased_and_control_variates_have_no_noise_at_the_centre(normal, control):
-    bound = _bound(normal, 6, 1.0)
+    bound = normal.bound(1.0, rows=6)
     centre, here = (jnp.full(3, value) for value in (0.2, -0.4))
     fixed, plain = (Centre.at(bound.target, bound.data, centre, each) for each in (control, False))
     estimate = jax.jit(lambda p, rows: estimated_gradient(bound.target, bound.data, p, rows, fixed)[1])
@@ -185,25 +137,53 @@ def test_gradients_are_unbiased_and_control_variates_have_no_noise_at_the_centre
         assert (gradients.std(axis=0).max() < 1e-4) == control  # the Hessian is the same for all rows, so everywhere
 
 
-def test_the_default_step_keeps_the_gradients_noise_small(recwarn):
-    train, _ = data.load("diabetes").split(seed=0)
-    model = models.mlp((8,), "tanh")
-    for method in ("sgld", "sghmc"):
-        for preconditioner in (None, "rmsprop"):
-            posterior = inference.run(
-                model, train, method=method, batch_size=32, chains=2, draws=100, progress=False,
-                preconditioner=preconditioner,
-            )  # fmt: skip
-            assert 0.01 < posterior.statistics["gradient_noise_ratio"].mean() < 0.1
-    assert not recwarn.list
+def test_the_log_density_is_that_of_the_draw_on_all_rows(normal):
+    posterior = inference.run(
+        normal.model, normal.x, normal.y, method="sghmc", step_size=1e-5, batch_size=6, draws=5, thin=3, warmup=4,
+        chains=2, temperature=2.0, progress=False,
+    )  # fmt: skip
+    bound = normal.bound(2.0)
+    for chain, draw in itertools.product(range(2), range(5)):
+        position = {name: jnp.asarray(values[chain, draw]) for name, values in posterior.draws.items()}
+        expected = bound.target.log_density(position, bound.data)
+        np.testing.assert_allclose(posterior.statistics["lp"][chain, draw], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_without_minibatches_the_default_step_follows_the_curvature(conjugate, temperature):
-    _, precision = conjugate.posterior()
-    largest = np.linalg.eigvalsh(precision).max()  # of T times the log density, whatever T is
-    posterior = conjugate.run(method="sgld", chains=1, draws=2, warmup=200, temperature=temperature)
-    np.testing.assert_allclose(posterior.statistics["step_size"], 0.2 / largest, rtol=0.01)
+@pytest.mark.parametrize("control", [False, True])
+def test_gradients_are_counted(normal, control):
+    posterior = inference.run(
+        normal.model, normal.x, normal.y, method="sgld", step_size=1e-4, batch_size=6, draws=40, thin=25, warmup=100,
+        chains=2, control_variates=control, start="random", progress=False,
+    )  # fmt: skip
+    # 1100 steps, and a measurement of three gradients more per draw; the centre's, at the start and in the warm-up.
+    each = (1 + control) * 6 / ROWS * (1100 + 3 * 40) + 2 * control
+    assert posterior.cost.gradients == 2 * each
+
+
+def _temperatures(mean: float, spread: float, draws: int = 200) -> dict[str, np.ndarray]:
+    values = mean + spread * np.random.default_rng(0).standard_normal((2, draws))
+    return {"configurational_temperature": values, "gradient_noise_ratio": np.full((2, draws), 0.3)}
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "draws", "words"),
+    [
+        (0.4, 1.0, 200, r"the configurational temperature is 0\.\d+ .* not 2; the chains have not spread out"),
+        (6.0, 1.0, 200, "the configurational temperature is 6.* not 2; the step is too long"),
+        (1.2, 0.1, 200, ""),  # near
+        (0.4, 4.0, 200, ""),  # not known well enough
+        (0.4, 1.0, 40, ""),  # too few to say
+    ],
+)
+def test_a_temperature_far_away_is_said(mean, spread, draws, words):
+    found = temperature_concern(_temperatures(mean, spread, draws), 2.0)
+    assert re.match(words, found[0]) if words else found == ()
+
+
+def test_control_variates_are_recommended_where_they_are_off():
+    statistics = _temperatures(1.0, 1.0)
+    assert "a smaller step_size, a larger batch_size or control_variates=True" in noise_concern(statistics, False)[0]
+    assert noise_concern(statistics, True)[0].endswith("use a smaller step_size or a larger batch_size")
 
 
 def test_too_large_a_step_is_said(normal):
@@ -217,41 +197,6 @@ def test_too_large_a_step_is_said(normal):
         inference.run(normal.model, normal.x, normal.y, step_size=10.0, **options)
 
 
-def test_kept_iterations():
-    for cycles, warmup, draws in [(1, 0, 5), (1, 3, 4), (3, 2, 2), (2, 0, 3)]:
-        kept = Cycles(cycles, warmup, draws)
-        length = warmup + draws
-        expected = [c * length + warmup + d for c in range(cycles) for d in range(draws)]
-        assert list(kept) == expected
-        assert [i for i in range(-2, cycles * length + 3) if i in kept] == expected
-        assert kept[1:3] == expected[1:3]
-        assert kept[-1] == expected[-1]
-        assert len(kept) == len(expected)
-
-
-def test_cycles_go_without_noise_and_end_small(normal):
-    posterior = inference.run(
-        normal.model, normal.x, normal.y, method="sgld", schedule="cyclical", cycles=3, warmup=30, draws=12, thin=5,
-        step_size=0.01, chains=2, batch_size=30, progress=False,
-    )  # fmt: skip
-    place = np.tile(10 + 5 * np.arange(1, 5) - 1, 3) / 30
-    expected = 0.01 * 0.5 * (1 + np.cos(np.pi * place))
-    np.testing.assert_allclose(posterior.statistics["step_size"], np.tile(expected, (2, 1)), rtol=1e-4)
-    settings = Settings.of(Cycles(3, 2, 4), 5, np.ones(1, np.float32), 0.01)
-    hot = [bool(SCHEDULES["cyclical"](settings, i)[1]) for i in range(90)]
-    assert hot == [i % 30 >= 10 for i in range(90)]
-
-
-def test_decay(normal):
-    posterior = inference.run(
-        normal.model, normal.x, normal.y, method="sghmc", schedule="decaying", warmup=10, draws=5, thin=4, chains=1,
-        step_size=0.01, progress=False,
-    )  # fmt: skip
-    # 10 steps of warm-up are 3 iterations of 4.
-    expected = 0.01 * (1 + 10 * (4 * np.arange(1, 6) - 1) / 20) ** (-1 / 3)
-    np.testing.assert_allclose(posterior.statistics["step_size"][0], expected, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -263,6 +208,11 @@ def test_decay(normal):
         ({"preconditioner": "adam"}, ValueError, "preconditioner must be one of"),
         ({"control_variates": True}, ValueError, "control_variates need minibatches"),
         ({"control_variates": "yes", "batch_size": 5}, TypeError, "control_variates must be True or False"),
+        ({"cycles": 3}, ValueError, 'cycles are those of schedule="cyclical"'),
+        ({"step_size": 0.1, "tuning": 30}, ValueError, "tuning is the length of a pilot"),
+        ({"step_size": 1e-60}, ValueError, "float32 can't hold step_size=1e-60"),
+        ({"draws": 10_000_000, "thin": 1000}, ValueError, "at most 2,147,483,647 steps; .* is 10,000,010,000"),
+        ({"warmup": 3_000_000_000}, ValueError, "at most 2,147,483,647 steps"),
         ({"method": "sghmc", "friction": 1.5}, ValueError, "friction must be"),
         ({"friction": 0.5}, ValueError, "'friction' is not an option of sgld; it is an option of sghmc"),
     ],
