@@ -6,9 +6,11 @@ With s_ij the score of value i under seed j, over J seeds, and r the value that 
     difference_i = (1/J) sum_j (s_ij - s_rj)     standard error  sd_j(s_ij - s_rj) / sqrt(J)
 
 All values share their seeds, so what a seed does to all of them alike drops out of the differences, and it is these
-that decide whether a value is better than another. The errors are over seeds on the same training and test rows: they
-say what other seeds would give, and nothing of other data. Whether a value is distinguishable from the reference is
-decided by Student's t at 95 %, divided among all differences that could have been looked at (Bonferroni).
+that decide whether a value is better than another; the best is so sought over the seeds that all values have, where
+runs failed or were not made. The errors are over seeds on the same training and test rows: they say what other seeds
+would give, and nothing of other data. Whether a value is distinguishable from the reference is decided by Student's t
+at 95 %, divided among all differences that could have been looked at (Bonferroni): all pairs, where the best of the
+values is itself compared with the others.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from scipy.special import stdtrit
 
 from inference.charts import draw_curves
 from inference.scoring import BEST
+from inference.tabulation import aligned, with_error
 from models import Prior
 from models.rules import as_prior
 from models.validation import one_of
@@ -36,6 +39,10 @@ __all__ = ["Difference", "Sweep"]
 _RHAT = 1.01  # as `diagnostics.convergence` asks for
 _ERROR_RATE = 0.05
 _ROUNDING = 1e-12  # of a number: more than float64 leaves between equal differences of scores
+
+
+class _Incomparable(ValueError):
+    """No value can be called the best."""
 
 
 class Difference(NamedTuple):
@@ -101,19 +108,23 @@ class Sweep:
             score: its name.
             reference: one of the values, or its label; None takes `Sweep.reference`.
         """
-        values, place = self._of(score), self._place(reference)
+        return self._difference(score, self._place(reference), len(self.values) - 1)
+
+    def _difference(self, score: str, place: int, looked_at: int) -> Difference:
+        """To the value at a place, as one of so many differences."""
+        values = self._of(score)
         with np.errstate(invalid="ignore"):
             gaps = values - values[place]
         mean, error = _mean_and_error(gaps)
         seeds = (~np.isnan(gaps)).sum(axis=1)
-        level = 1 - _ERROR_RATE / 2 / max(1, len(self.values) - 1)
+        level = 1 - _ERROR_RATE / 2 / max(1, looked_at)
         with np.errstate(invalid="ignore"):
             known = np.isfinite(error) & (error > 0)
             apart = known & (np.abs(mean) > stdtrit(np.maximum(seeds - 1, 1), level) * error)
         return Difference(mean, error, apart)
 
     def best(self, score: str = "log_score", highest: bool | None = None) -> Any:
-        """The value with the best mean score; `conclusion` says whether it stands out.
+        """The value with the best mean score over the seeds that all have; `conclusion` says whether it stands out.
 
         Args:
             score: its name.
@@ -122,26 +133,29 @@ class Sweep:
         return self.values[self._best(score, highest)]
 
     def conclusion(self, score: str = "log_score", highest: bool | None = None) -> str:
-        """Which value is best, and whether it can be told from the reference, in a sentence."""
-        place = self._best(score, highest)
+        """Which value is best, and whether it can be told from the reference, or from the others, in a sentence."""
+        try:
+            place = self._best(score, highest)
+        except _Incomparable as error:
+            return f"{error}."
         what = f"{score}: {self.name} {self.labels[place]} is best"
-        if len(self.seeds) < 2:
+        if np.sum(self._shared(score)) < 2:
             return f"{what}; one seed can't say whether that is more than chance."
-        if self.reference is None:
-            return f"{what}."
-        own = f"{self.name} {self.labels[self.reference]}"
-        if place == self.reference:
-            found = self.difference(score)
-            others = [self.labels[i] for i in range(len(self.values)) if i != place and not found.distinguishable[i]]
+        count = len(self.values)
+        if self.reference is None or place == self.reference:
+            found = self._difference(score, place, count - 1 if place == self.reference else count * (count - 1) // 2)
+            others = [self.labels[i] for i in range(count) if i != place and not found.distinguishable[i]]
             unclear = (
                 f"; not distinguishable from it: {', '.join(others)}"
                 if others
                 else ", and distinguishable from every other"
             )
-            return f"{what}{unclear if len(self.values) > 1 else ''}."
-        mean, error, apart = (each[place] for each in self.difference(score))
-        words = "" if apart else ", which is not distinguishable"
-        return f"{what}; its paired difference to {own} is {_with_error(mean, error, sign=True)}{words}."
+            return f"{what}{unclear if count > 1 else ''}."
+        own = f"{self.name} {self.labels[self.reference]}"
+        found = self.difference(score)
+        words = "" if found.distinguishable[place] else ", which is not distinguishable"
+        paired = with_error(found.mean[place], found.standard_error[place], sign=True)
+        return f"{what}; its paired difference to {own} is {paired}{words}."
 
     @property
     def concerns(self) -> tuple[str, ...]:
@@ -164,15 +178,21 @@ class Sweep:
     def table(self) -> str:
         """Means and paired differences with their standard errors, as text."""
         head = [self.name, *self.scores]
+        counts = np.max([(~np.isnan(values)).sum(axis=1) for values in self.scores.values()], axis=0)
+        differ = bool(np.ptp(counts))
         chains = bool(np.isfinite(self.rhat).any() or np.isinf(self.rhat).any())
         rows = []
         for i, label in enumerate(self.labels):
-            cells = [_with_error(self.mean(score)[i], self.standard_error(score)[i]) for score in self.scores]
+            cells = [with_error(self.mean(score)[i], self.standard_error(score)[i]) for score in self.scores]
             mixed = [f"{np.nanmax(self.rhat[i]):.3f}" if not np.isnan(self.rhat[i]).all() else ""] if chains else []
-            rows.append([label, *cells, *mixed, f"{_mean_and_error(self.seconds)[0][i]:.1f}"])
+            rows.append(
+                [label, *cells, *mixed, f"{_mean_and_error(self.seconds)[0][i]:.1f}", *[str(counts[i])] * differ]
+            )
         seeds = len(self.seeds)
         over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else f"seed {self.seeds[0]}"
-        lines = [over, *_aligned([[*head, *(["worst R-hat"] if chains else []), "seconds"], *rows])]
+        over += ", or as many as a row says" * differ
+        extra = ["worst R-hat"] * chains + ["seconds"] + ["seeds"] * differ
+        lines = [over, *aligned([[*head, *extra], *rows])]
         if self.reference is not None and len(self.values) > 1:
             differences = {score: self.difference(score) for score in self.scores}
             rows = [
@@ -182,7 +202,7 @@ class Sweep:
             ]
             own = f"{self.name} {self.labels[self.reference]}"
             marks = "; * cannot be explained by seeds alone" if seeds > 1 else ""
-            lines += [f"paired differences to {own}{marks}", *_aligned([head, *rows])]
+            lines += [f"paired differences to {own}{marks}", *aligned([head, *rows])]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -222,6 +242,11 @@ class Sweep:
         one_of("score", score, self.scores)
         return self.scores[score]
 
+    def _shared(self, score: str) -> np.ndarray:
+        """Which seeds all values have that have any."""
+        known = ~np.isnan(self._of(score))
+        return known[known.any(axis=1)].all(axis=0)
+
     def _unmixed(self) -> np.ndarray:
         """The runs whose R-hat is too large; nan is not."""
         return np.asarray(self.rhat > _RHAT)
@@ -240,11 +265,14 @@ class Sweep:
         return self.values.index(wanted)
 
     def _best(self, score: str, highest: bool | None) -> int:
-        mean = self.mean(score)
+        values = self._of(score)
         if highest is None and score not in BEST:
             raise ValueError(f"whether more is better is not known of '{score}'; give highest=True or highest=False")
-        if np.isnan(mean).all():
-            raise ValueError(f"no run has a {score}")
+        if np.isnan(values).all():
+            raise _Incomparable(f"no run has a {score}")
+        if not self._shared(score).any():
+            raise _Incomparable(f"no seed has a {score} of every {self.name}, so none is best")
+        mean = _mean_and_error(values[:, self._shared(score)])[0]
         if highest is None and math.isfinite(BEST[score]):
             return int(np.nanargmin(np.abs(mean - BEST[score])))
         return int(np.nanargmax(mean) if highest is None or highest else np.nanargmin(mean))
@@ -272,24 +300,5 @@ def _directed(score: str) -> str:
     )
 
 
-def _with_error(mean: float, error: float, sign: bool = False) -> str:
-    """A number with its standard error, to the error's second digit."""
-    plus = "+" if sign else ""
-    if np.isnan(mean):
-        return "nan"
-    if not (np.isfinite(error) and error > 0):
-        return f"{mean:{plus}.4g}"
-    digits = min(max(1 - math.floor(math.log10(error)), 0), 6)
-    return f"{mean:{plus}.{digits}f} ± {error:.{digits}f}"
-
-
 def _marked(found: Difference, i: int) -> str:
-    return _with_error(found.mean[i], found.standard_error[i], sign=True) + (" *" if found.distinguishable[i] else "  ")
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
-        for row in rows
-    ]
+    return with_error(found.mean[i], found.standard_error[i], sign=True) + (" *" if found.distinguishable[i] else "  ")

@@ -32,7 +32,7 @@ from inference.resuming import execute_in
 from inference.scoring import scores
 from inference.signals import Signals
 from inference.target import TEMPERINGS
-from inference.variations import Case, varied
+from inference.variations import Case, as_list, listed, varied
 from models import Network
 from models.validation import one_of, positive_integer
 
@@ -117,8 +117,8 @@ def sweep(
         options: of the method.
 
     Returns:
-        The curves. A run that fails has nan for its scores, and its reason in `Sweep.failures`. After Ctrl-C, the runs
-        that were finished before (`Sweep.partial`).
+        The curves. A run that fails, or whose `score` does when others have been scored, has nan for its scores, and
+        its reason in `Sweep.failures`. After Ctrl-C, the runs that were finished before (`Sweep.partial`).
 
     Raises:
         TypeError: for an argument of the wrong type.
@@ -165,10 +165,15 @@ def _made(name: str, cases: list[Case], seeds: tuple[int, ...], asked: _Asked) -
                     continue
                 if posterior.partial:
                     raise KeyboardInterrupt
-                runs[i, j] = _kept(posterior, asked.measure)
                 if posterior.stopped:
                     lost = [f"chain {chain} is left out, {why}" for chain, why in posterior.stopped.items()]
                     failures[case.label, seed] = "; ".join(lost)
+                try:
+                    runs[i, j] = _kept(posterior, asked.measure)
+                except Exception as error:  # in the user's function, too
+                    if not runs:  # nothing would be lost
+                        raise
+                    failures[case.label, seed] = f"its score failed, {type(error).__name__}: {error}"
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -235,8 +240,9 @@ def _numbers(seeds: Any) -> tuple[int, ...]:
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
         positive_integer("seeds", seeds)
         return tuple(range(int(seeds)))
-    if not isinstance(seeds, list | tuple | range | np.ndarray) or not len(seeds):
+    if not listed("seeds", seeds) or not len(seeds):
         raise TypeError(f"seeds must be a number of seeds, or a sequence of different ones, got {seeds!r}")
+    seeds = as_list(seeds)
     for seed in seeds:
         positive_integer("seeds: a seed", seed, least=0)
         if seed >= 2**32:

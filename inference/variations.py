@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from models import Network, Normal, Prior, Rules, Univariate
 from models.rules import as_prior
 from models.validation import positive_number
 
-__all__ = ["Case", "varied"]
+__all__ = ["Case", "as_list", "listed", "varied"]
 
 
 class Case(NamedTuple):
@@ -40,7 +41,9 @@ def varied(
 ) -> tuple[str, list[Case], int | None]:
     """What is varied, its values, and the place of that which is the model's own."""
     given = {"temperature": temperature, "prior_scale": prior_scale, "prior": prior}
-    lists = [name for name, value in given.items() if _several(name, value)]
+    lists = [
+        name for name, value in given.items() if (name == "prior" and isinstance(value, Mapping)) or listed(name, value)
+    ]
     if len(lists) != 1:
         got = (
             f"got lists for {' and '.join(lists)}; call it once for each value of one of them" if lists else "got none"
@@ -57,15 +60,15 @@ def varied(
         positive_number("temperature", temperature)
         if not isinstance(model, Network):
             raise TypeError(f"a sweep over {name} needs a network of models, got {type(model).__name__}")
-    values = list(given[name])
+    values = as_list(given[name])
     if not values:
         raise ValueError(f"{name} must have at least one value, got an empty list")
     cases = _priors(model, given[name], temperature) if name == "prior" else _numbered(model, name, values, temperature)
-    for what in ("label", "folder"):
-        words = [getattr(case, what) for case in cases]
-        twice = [word for word in words if words.count(word) > 1]
-        if twice:
-            raise ValueError(f"{name} has {twice[0]} twice; each value is run once, with every seed")
+    for first, second in itertools.combinations(cases, 2):
+        if first.label == second.label:
+            raise ValueError(f"{name} has {first.label} twice; each value is run once, with every seed")
+        if first.folder == second.folder:
+            raise ValueError(f"{name}: '{first.label}' and '{second.label}' are the same, {first.value}; leave one out")
     own = [case.temperature == 1 if name == "temperature" else case.model == model for case in cases]
     return name, cases, own.index(True) if any(own) else None
 
@@ -97,14 +100,15 @@ def _priors(model: Any, priors: Any, temperature: Any) -> list[Case]:
     """Priors by the user's names for them, or by their own."""
     if isinstance(priors, Mapping) and {"default", "weight", "bias"} & set(priors):
         raise ValueError("prior is one set of rules by layer and kind; to sweep over such sets put them in a list")
-    named = priors if isinstance(priors, Mapping) else dict(enumerate(priors))
+    values = [as_prior(value) for value in (priors.values() if isinstance(priors, Mapping) else priors)]
+    short = [_described(prior) for prior in values]
+    labels = [str(key) for key in priors] if isinstance(priors, Mapping) else short
+    if not isinstance(priors, Mapping) and len(set(short)) < len(set(values)):  # some differ in later digits
+        labels = [str(prior) for prior in values]
     cases = []
-    for key, value in named.items():
-        prior = as_prior(value)
-        described = _described(prior)
+    for prior, label, described in zip(values, labels, short, strict=True):
         family = re.sub(r"[^A-Za-z0-9]+", "-", described).strip("-")[:60]
         folder = f"prior-{family}-{hashlib.sha256(repr(prior).encode()).hexdigest()[:8]}"
-        label = str(key) if isinstance(priors, Mapping) else described
         cases.append(Case(prior, label, folder, replace(model, prior=prior), float(temperature)))
     return cases
 
@@ -131,8 +135,21 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def _several(name: str, value: Any) -> bool:
-    """Whether an argument is a list of values."""
-    if name == "prior":
-        return isinstance(value, list | tuple | Mapping)
-    return isinstance(value, list | tuple | range) or (isinstance(value, np.ndarray) and value.ndim == 1)
+def listed(name: str, value: Any) -> bool:
+    """Whether an argument is a list of values: a list, a tuple, a range or an array of one axis.
+
+    Raises:
+        TypeError: if it is a collection that has no order, no length or too many axes.
+    """
+    if isinstance(value, list | tuple | range):
+        return True
+    axes = np.ndim(value) if hasattr(value, "__array__") else 0
+    if axes > 1 or (isinstance(value, Iterable) and not hasattr(value, "__array__")):
+        what = f"an array of shape {np.shape(value)}" if axes else f"{type(value).__name__} {value!r}"
+        raise TypeError(f"{name} must be a list or an array of one axis to have several values, got {what}")
+    return axes == 1
+
+
+def as_list(values: Any) -> list[Any]:
+    """The values of what is `listed`."""
+    return list(np.asarray(values)) if hasattr(values, "__array__") else list(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -156,6 +157,16 @@ def test_a_model_of_the_users_own_with_a_score():
         ({"temperature": [1.0, 0.0]}, ValueError, "temperature must be a finite number above 0, got 0.0"),
         ({"temperature": [1.0, "hot"]}, TypeError, "temperature must be a number above 0, got str 'hot'"),
         ({"temperature": [1.0, 1.0]}, ValueError, "temperature has 1 twice"),
+        ({"temperature": {0.5, 1.0}}, TypeError, r"temperature must be a list or an array of one axis .*, got set {"),
+        ({"temperature": np.ones((2, 2))}, TypeError, r"got an array of shape \(2, 2\)"),
+        ({"temperature": (t for t in [0.5, 1.0])}, TypeError, "got generator"),
+        ({"seeds": np.ones((2, 2), int)}, TypeError, "seeds must be a list or an array of one axis"),
+        (
+            {"temperature": 1.0, "prior": {"a": models.Normal(2.0), "b": models.Normal(2.0)}},
+            ValueError,
+            r"prior: 'a' and 'b' are the same, Normal\(scale=2.0, fan_in=False\); leave one out",
+        ),
+        ({"temperature": 1.0, "prior": [1.0, models.Normal(1.0)]}, ValueError, r"prior has Normal\(1\) twice"),
         ({"temperature": [1.0, 1e-300]}, ValueError, "float32 can hold"),
         ({"seeds": [1, 1]}, ValueError, r"seeds must differ, so that runs are independent, got \[1, 1\]"),
         ({"seeds": 0}, ValueError, "seeds must be at least 1"),
@@ -280,43 +291,24 @@ def test_the_figure_has_a_panel_per_score(scales, tmp_path):
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-def _made_up(scores, **change):
-    shape = np.shape(scores)
-    nothing = np.zeros(shape)
-    facts = dict(rhat=nothing + np.nan, divergences=nothing.astype(int), seconds=nothing, gradients=nothing.astype(int))
-    values = tuple(10.0**i for i in range(shape[0]))
-    return inference.Sweep(
-        name="temperature", values=values, labels=tuple(f"{value:g}" for value in values), seeds=tuple(range(shape[1])),
-        scores={"log_score": np.array(scores)}, failures={}, reference=0, **{**facts, **change},
-    )  # fmt: skip
+def test_a_score_that_fails_loses_no_other_run():
+    def score(posterior):
+        if (posterior.temperature, posterior.seed) == bad:
+            raise KeyError("mine")
+        return {"log_score": posterior.temperature}
+
+    arguments = dict(temperature=jnp.array([0.5, 1.0]), seeds=jnp.arange(2), score=score, **QUICK)
+    bad = (1.0, 1)
+    found = inference.sweep(NETWORK, TRAIN, **arguments)
+    assert found.values == (0.5, 1.0)
+    np.testing.assert_array_equal(found.scores["log_score"], [[0.5, 0.5], [1.0, np.nan]])
+    assert found.failures == {("1", 1): "its score failed, KeyError: 'mine'"}
+    bad = (0.5, 0)
+    with pytest.raises(KeyError, match="mine"):
+        inference.sweep(NETWORK, TRAIN, **arguments)
 
 
-def test_what_is_distinguishable_is_decided_over_all_differences_at_once():
-    seeds = np.array([0.0, 0.1, -0.1, 0.05])
-    noise = np.array([0.01, -0.01, 0.02, -0.02])
-    gap = 4 * noise.std(ddof=1) / 2  # t = 4 with 3 degrees of freedom: p = 0.028, too much for two differences
-    alone = _made_up([seeds, seeds - gap + noise])
-    both = _made_up([seeds, seeds - gap + noise, seeds - 1 + noise])
-    assert alone.difference("log_score").distinguishable.tolist() == [False, True]
-    assert both.difference("log_score").distinguishable.tolist() == [False, False, True]
-    assert both.conclusion() == "log_score: temperature 1 is best; not distinguishable from it: 10."
-    assert alone.conclusion() == "log_score: temperature 1 is best, and distinguishable from every other."
-    better = _made_up([seeds, seeds + gap + noise])
-    assert better.conclusion().startswith(
-        "log_score: temperature 10 is best; its paired difference to temperature 1 is +"
-    )
-    assert not _made_up([[0.5, 0.5], [0.6, 0.6]]).difference("log_score").distinguishable.any()  # no error is known
-    rows = np.array([[279, 278, 270], [278, 277, 269]]) / 284  # one row of 284 at every seed, up to rounding
-    assert not _made_up(rows).difference("log_score").distinguishable.any()
-    assert _made_up(np.full((2, 3), 278 / 284)).standard_error("log_score").tolist() == [0.0, 0.0]
-    assert "one seed can't say" in _made_up([[0.5], [0.6]]).conclusion()
-
-
-def test_divergences_and_infinite_scores_are_shown():
-    found = _made_up(
-        [[0.5, -np.inf], [0.6, 0.7]], divergences=np.array([[0, 3], [0, 0]]), rhat=np.array([[1.0, 1.2]] * 2)
-    )
-    assert "3 divergent draws, in 1 of 4 runs" in str(found)
-    assert "above 1.01 in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
-    assert "-inf" in found.table()
-    assert found.best() == 10.0
+def test_priors_that_differ_in_later_digits_have_labels_of_their_own():
+    priors = [models.Normal(1.0000001), models.Normal(1.0)]
+    found = inference.sweep(NETWORK, TRAIN, TEST, prior=priors, seeds=1, method="map", steps=3, progress=False)
+    assert found.labels == ("Normal(scale=1.0000001, fan_in=False)", "Normal(scale=1.0, fan_in=False)")
