@@ -14,8 +14,11 @@ import data
 import diagnostics
 import inference
 import models
+from inference.catalogue import METHODS
 
 __all__ = ["app"]
+
+_METHODS = f"One of {', '.join(METHODS)}."
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -33,7 +36,7 @@ def _plain_errors() -> Iterator[None]:
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
-    method: Annotated[str, typer.Option(help="mle, map, ensemble, svi, hmc, nuts or mclmc.")] = "nuts",
+    method: Annotated[str, typer.Option(help=_METHODS)] = "nuts",
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
     activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
@@ -84,7 +87,7 @@ def sweep(
     name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
     temperature: Annotated[str, typer.Option(help="Temperatures to sweep over, such as 0.1,0.3,1,3; or one.")] = "1",
     prior_scale: Annotated[str, typer.Option(help="Prior scales to sweep over, such as 0.3,1,3; or one.")] = "1",
-    method: Annotated[str, typer.Option(help="mle, map, ensemble, svi, hmc or nuts.")] = "nuts",
+    method: Annotated[str, typer.Option(help=_METHODS)] = "nuts",
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
     activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",

@@ -41,7 +41,7 @@ class Bias:
 
     @classmethod
     def of(cls, posterior: Posterior) -> Bias | None:
-        """From the scalars of the draws; None where the sampler measures none, because its draws are exact."""
+        """From the scalars of the draws; None where the sampler measures no temperatures: see its `caveat`."""
         statistics = posterior.statistics
         if "configurational_temperature" not in statistics:
             return None

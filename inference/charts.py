@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from inference.scoring import BEST
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "chart", "draw_curves"]
+__all__ = ["COLOURS", "chart", "directed", "draw_curves"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe & Ito
 
@@ -88,3 +91,11 @@ def _apart(numbers: np.ndarray) -> bool:
     """Whether labels at these numbers would not run into each other on a logarithmic axis."""
     gaps = np.diff(np.sort(np.log(numbers)))
     return not gaps.size or bool(gaps.min() > 0.09 * gaps.sum())
+
+
+def directed(score: str) -> str:
+    """A score in words, with what is better."""
+    better = {0.0: " (lower is better)", math.inf: " (higher is better)"}
+    return score.replace("_", " ") + better.get(
+        BEST.get(score, math.nan), f" (best at {BEST.get(score)})" * (score in BEST)
+    )

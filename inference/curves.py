@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import stdtrit
 
-from inference.charts import draw_curves
+from inference.charts import directed, draw_curves
 from inference.scoring import BEST
 from inference.tabulation import aligned, with_error
 from models import Prior
@@ -221,7 +221,7 @@ class Sweep:
         """
         curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
         numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
-        titles = [_directed(score) for score in self.scores]
+        titles = [directed(score) for score in self.scores]
         figure = draw_curves(titles, curves, self.labels, numbers, np.any(self._unmixed(), axis=1), self.reference)
         if numbers is not None:
             figure.supxlabel(self.name.replace("_", " "), fontsize=10)
@@ -290,14 +290,6 @@ def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 equal = np.ptp(known) <= _ROUNDING * np.abs(known).max()
                 error[i] = 0.0 if equal else known.std(ddof=1) / math.sqrt(known.size)
     return mean, error
-
-
-def _directed(score: str) -> str:
-    """A score in words, with what is better."""
-    better = {0.0: " (lower is better)", math.inf: " (higher is better)"}
-    return score.replace("_", " ") + better.get(
-        BEST.get(score, math.nan), f" (best at {BEST.get(score)})" * (score in BEST)
-    )
 
 
 def _marked(found: Difference, i: int) -> str:

@@ -232,23 +232,34 @@ class Sampler(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(f"{self.name}: keep", self.keep, KEEPS)
-        for count in ("chains", "draws", "thin"):
-            positive_integer(f"{self.name}: {count}", getattr(self, count))
-        positive_integer(f"{self.name}: warmup", self.warmup, least=0)
+        counts = {"chains": self.chains, "draws": self.draws, "thin": self._thin}
+        for count, number in counts.items():
+            positive_integer(f"{self.name}: {count}", number)
+        positive_integer(f"{self.name}: warmup", self._warmup, least=0)
         if self.start is not None:
             one_of(f"{self.name}: start", self.start, STARTS)
         if self.until is not None:
             object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
 
     @property
+    def _warmup(self) -> int:
+        """`warmup`, for a sampler whose default follows from other options too."""
+        return self.warmup
+
+    @property
+    def _thin(self) -> int:
+        """`thin`, likewise."""
+        return self.thin
+
+    @property
     def iterations(self) -> int:
         """Warm-up, then `thin` iterations per draw."""
-        return self.warmup + self.draws * self.thin
+        return self._warmup + self.draws * self._thin
 
     @property
     def kept(self) -> Sequence[int]:
         """The last of every `thin` iterations after the warm-up."""
-        return range(self.warmup + self.thin - 1, self.iterations, self.thin)
+        return range(self._warmup + self._thin - 1, self.iterations, self._thin)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and the number of divergences."""

@@ -53,7 +53,7 @@ __all__ = ["MCLMC", "MCLMCState"]
 _DIVERGENT = 1000.0  # nats of energy error, as for HMC
 _STUCK = 0.1  # acceptance below which a chain hardly moves
 _TAKEN_BACK = 1000.0  # times the wanted squared error: the step was more than 3 times too long
-_ROUGH = 100.0  # times the wanted energy variance: a step is about twice as long as wanted, whose error is of e^6
+_ROUGH = 30.0  # times the wanted energy variance, of e^6: the step is 1.8 times as long; a network's tails make 10
 _LEAST_WARMUP = 40  # iterations in which anything can be found
 _WARMUP_STEPS = 1000  # of a trajectory in warm-up: no runaway while the step is sought
 _GRADIENTS = 2  # of a step
@@ -96,9 +96,9 @@ class MCLMC(TrajectorySampler):
         trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of
             the adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the
             prior, see `inference.hamiltonian`.
-        energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at. Smaller is
-            less biased and slower.
-        target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1.
+        energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at; None is
+            5e-4. Smaller is less biased and slower.
+        target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1; None is 0.9.
         mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up.
     """
 
@@ -109,33 +109,49 @@ class MCLMC(TrajectorySampler):
     thin: Any = None
     step_size: float | None = None
     trajectory_length: float | None = None
-    energy_variance: float = 5e-4
-    target_acceptance: float = 0.9
+    energy_variance: float | None = None
+    target_acceptance: float | None = None
     mass: str = "prior"
 
     def __post_init__(self) -> None:
         if not isinstance(self.adjusted, bool | np.bool_):
             raise TypeError(f"mclmc: adjusted must be True or False, got {type(self.adjusted).__name__}")
-        for option, steps, trajectories in (("warmup", 5000, 500), ("thin", 20, 1)):
-            if getattr(self, option) is None:
-                object.__setattr__(self, option, trajectories if self.adjusted else steps)
         super().__post_init__()
+        ignored = "energy_variance" if self.adjusted else "target_acceptance"
+        if getattr(self, ignored) is not None:
+            raise ValueError(f"mclmc: {ignored} is of no use with adjusted={self.adjusted}; leave it out")
         for option in ("step_size", "trajectory_length"):
             if getattr(self, option) is not None:
                 positive_number(f"mclmc: {option}", getattr(self, option))
-        positive_number("mclmc: energy_variance", self.energy_variance)
-        fraction("mclmc: target_acceptance", self.target_acceptance)
+        positive_number("mclmc: energy_variance", self._variance)
+        fraction("mclmc: target_acceptance", self._acceptance)
         one_of("mclmc: mass", self.mass, ("prior", "diagonal"))
         if self.step_size is None or self.trajectory_length is None or self.mass == "diagonal":
             positive_integer(
                 "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,",
-                self.warmup,
+                self._warmup,
                 _LEAST_WARMUP,
             )
         elif self.step_size > self.trajectory_length:
             raise ValueError(
                 f"mclmc: step_size must be at most trajectory_length, {self.trajectory_length}, got {self.step_size}"
             )
+
+    @property
+    def _warmup(self) -> int:
+        return (500 if self.adjusted else 5000) if self.warmup is None else self.warmup
+
+    @property
+    def _thin(self) -> int:
+        return (1 if self.adjusted else 20) if self.thin is None else self.thin
+
+    @property
+    def _variance(self) -> float:
+        return 5e-4 if self.energy_variance is None else self.energy_variance
+
+    @property
+    def _acceptance(self) -> float:
+        return 0.9 if self.target_acceptance is None else self.target_acceptance
 
     def program(self) -> MCLMC:
         """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
@@ -150,8 +166,9 @@ class MCLMC(TrajectorySampler):
         if self.adjusted:
             return ""
         return (
-            "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, which no number here "
-            "shows: compare with adjusted=True, or with half the step_size."
+            "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size. The energy_variance of "
+            "sample_stats shows the error of a step, but no number here that bias: compare with adjusted=True, or with "
+            "half the step_size."
         )
 
     def check(self, target: Target, data: Data) -> None:
@@ -165,7 +182,7 @@ class MCLMC(TrajectorySampler):
     def settings(self, target: Target, data: Data) -> Geometry:
         """Scales, the first length and the first step size, from the prior."""
         scale, unit = relative_scales(target, data, self.precision)
-        return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self.warmup)
+        return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self._warmup)
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
         """At rest at a position, without a direction."""
@@ -201,8 +218,12 @@ class MCLMC(TrajectorySampler):
             said = f"accepted less than {_STUCK:.0%} of the proposals"
             remedy = "use a larger target_acceptance or a smaller step_size, or another start"
         else:
-            worst = statistics["energy_variance"].mean(axis=1) > _ROUGH * self.energy_variance
-            said = f"made steps with an energy variance above {_ROUGH * self.energy_variance:g} per coordinate"
+            variance = statistics["energy_variance"].mean(axis=1)
+            worst = variance > _ROUGH * self._variance
+            said = (
+                f"made steps with an energy variance of {variance.max():.2g} per coordinate, "
+                f"{variance.max() / self._variance:.0f} times what was aimed at"
+            )
             remedy = "their draws are more biased than was asked for; warm up longer, or use a smaller step_size"
         found = [str(chain) for chain, each in zip(chains, worst, strict=True) if each]
         return (f"mclmc: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}: {remedy}",) if found else ()
@@ -253,7 +274,7 @@ class MCLMC(TrajectorySampler):
             accepted = complete & (path.uniform < probability)
             statistics |= {"acceptance_rate": probability, "accepted": accepted, "diverging": diverging}
         else:
-            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self.energy_variance))
+            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self._variance))
             statistics["energy_variance"] = variance
         with jax.enable_x64(True):
             statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
@@ -269,8 +290,8 @@ class MCLMC(TrajectorySampler):
 
         def adapted() -> Tuning:
             if self.adjusted:
-                return tuning.after_trajectory(iteration, probability, position, self.mass, self.target_acceptance)
-            ratio = (variance / self.energy_variance).astype(path.step_size.dtype)
+                return tuning.after_trajectory(iteration, probability, position, self.mass, self._acceptance)
+            ratio = (variance / self._variance).astype(path.step_size.dtype)
             return tuning.after_step(iteration, ratio, finite, position, self.mass)
 
         tuning = lax.cond(complete & adapting, adapted, lambda: tuning)

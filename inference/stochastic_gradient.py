@@ -184,11 +184,9 @@ class _StochasticGradient(Sampler):
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Those of the pilot, if there is one."""
-        settings = self._settings(np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision))
+        ones = np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision)
+        settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
         return settings.piloted(self._tuning) if self._piloted else settings
-
-    def _settings(self, preconditioner: np.ndarray) -> Settings:
-        return Settings.of(self._cycles, self.thin, preconditioner, self.step_size)
 
     def pilot(self) -> _StochasticGradient | None:
         """One chain that finds what is not given."""
@@ -197,7 +195,7 @@ class _StochasticGradient(Sampler):
     def tuned(self, settings: Settings, state: State) -> Settings:
         """What the pilot found."""
         found = jax.device_get(state.settings)
-        return self._settings(found.preconditioner).found(found, self.schedule)
+        return Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size).found(found, self.schedule)
 
     def _langevin(self, target: Target) -> Langevin:
         return Langevin(

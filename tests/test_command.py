@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import touchstone
@@ -63,6 +64,13 @@ def test_sweep_prints_a_table_and_writes_a_figure(tmp_path):
     done = _call("sweep", "moons", "--temperature", "1")
     assert done.exit_code == 2
     assert "sweep varies one thing" in done.output
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_help_names_every_method(command):
+    options = get_command(touchstone.app).commands[command].params
+    (helped,) = (option.help for option in options if option.name == "method")
+    assert helped == "One of mle, map, laplace, ensemble, svi, sgld, sghmc, hmc, nuts, mclmc."
 
 
 def test_files_of_one_name_in_two_folders(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import numpyro
@@ -38,7 +40,7 @@ def _last_geometry(model, args, **options):
     def run(key):
         state = method.init(target, data, start, key, settings)
         step = lambda _, state: method.step(target, data, state, np.int32(2**30)).state  # noqa: E731
-        return jax.lax.fori_loop(0, method.warmup, step, state).tuning.geometry
+        return jax.lax.fori_loop(0, int(settings.warmup), step, state).tuning.geometry
 
     return jax.device_get(run(jax.random.key(1)))
 
@@ -138,6 +140,26 @@ def test_unadjusted_draws_come_with_a_caveat(conjugate):
     adjusted = conjugate.run(method="mclmc", adjusted=True, chains=2, draws=400, warmup=200, seed=1)
     assert "its draws are biased by the step size" in diagnostics.convergence(plain).verdict
     assert "biased" not in diagnostics.convergence(adjusted).verdict
+
+
+def test_defaults_follow_the_kind_and_what_would_be_ignored_is_refused():
+    plain = MCLMC()
+    adjusted = replace(plain, adjusted=True)
+    assert adjusted == MCLMC(adjusted=True)
+    assert (plain.iterations, plain.kept[0]) == (5000 + 20 * 500, 5019)
+    assert (adjusted.iterations, adjusted.kept[0]) == (500 + 500, 500)
+    with pytest.raises(ValueError, match="energy_variance is of no use with adjusted=True; leave it out"):
+        MCLMC(adjusted=True, energy_variance=1e-3)
+    with pytest.raises(ValueError, match="target_acceptance is of no use with adjusted=False; leave it out"):
+        MCLMC(target_acceptance=0.8)
+
+
+@pytest.mark.parametrize("times", [20.0, 50.0])
+def test_rough_steps_are_said(times):
+    statistics = {"energy_variance": np.array([[5e-4, 5e-4], [0.0, 2 * times * 5e-4]])}
+    said = MCLMC().concerns(statistics, [0, 3], 1.0)
+    expected = "chain 3 made steps with an energy variance of 0.025 per coordinate, 50 times what was aimed at"
+    assert (expected in said[0]) if times == 50 else not said
 
 
 def test_one_unknown_has_no_direction(counted):
