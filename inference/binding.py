@@ -17,6 +17,7 @@ from numpyro.infer.util import compute_log_probs
 
 from data import Split
 from inference.arguments import Arguments, settle
+from inference.subsampling import subsampled
 from inference.target import Data, Target, latent_sites
 from models import Network, has_recipe
 from models.validation import finite_array
@@ -60,7 +61,8 @@ def bind(
     Raises:
         TypeError: if the model is not callable or its arguments have the wrong type.
         ValueError: if the data don't fit the model, or the model can't be run: no observations, nothing to infer, a
-            discrete latent site, a subsampled plate, a parameter without a prior, a site name that files can't hold.
+            discrete latent site, several subsampled plates, a parameter without a prior, a site name that files can't
+            hold.
     """
     if not callable(model):
         raise TypeError(f"model must be a NumPyro model, a function with sample statements, got {type(model).__name__}")
@@ -71,6 +73,10 @@ def bind(
     if isinstance(model, Network):
         args = _network_arguments(model, args)
     arguments, arrays, trace = _traced(model, args)
+    in_rows = subsampled(model, trace)
+    if in_rows is not None:
+        model = in_rows
+        arguments, arrays, trace = _traced(model, args)
     _check(trace)
     observed = _observed(model, arguments, arrays, trace)
     target = Target(model, arguments, tempering, block=_block(model, arrays, chunk_size))
@@ -201,11 +207,6 @@ def _check(trace: dict[str, Any]) -> None:
             raise ValueError(f"the site '{name}' has the name of a dimension of draws; rename it")
         if site["type"] == "param":
             raise ValueError(f"'{name}' is a param without a prior, which would stay as it is; make it a sample site")
-        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
-            raise ValueError(
-                f"the plate '{name}' subsamples {site['args'][1]} of {site['args'][0]} rows, which a full-data density "
-                "can't use; leave subsample_size out"
-            )
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
             raise ValueError(f"the latent site '{name}' is discrete ({type(site['fn']).__name__}); sum it out by hand")

@@ -66,9 +66,9 @@ class Randomness(NamedTuple):
         bits = lax.bitcast_convert_type(numbers[like.size :], jnp.uint32)  # two words of a float64: the low one is used
         return cls(numbers[: like.size], bits.reshape(SALTS, -1)[:, 0])
 
-    def rows(self, count: int | None, data: Data) -> jax.Array | None:
-        """The rows of a minibatch; None for all."""
-        return None if count is None else salted(self.words, jnp.arange(count), len(data.arrays[0]))
+    def rows(self, count: int, total: int) -> jax.Array:
+        """The rows of a minibatch, so many of all."""
+        return salted(self.words, jnp.arange(count), total)
 
 
 def as_vector(position: Position) -> jax.Array:

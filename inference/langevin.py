@@ -95,7 +95,7 @@ class Langevin(NamedTuple):
         """One step."""
         state = self._centred(data, state)
         drawn = Randomness.draw(state.key, 2 * state.steps, state.position)
-        rows = drawn.rows(self.batch_size, data)
+        rows = self._rows(drawn, data)
         log_density, gradient = estimated_gradient(self.target, data, state.position, rows, state.centre)
         looks = state.settings.looks(state.steps)
         state = lax.cond(looks, lambda: self._look(data, state, gradient), lambda: state)
@@ -105,7 +105,7 @@ class Langevin(NamedTuple):
         scale = settings.preconditioner
         noise = jnp.sqrt(injected * data.temperature * scale) * drawn.normal
         momentum = (1 - self.damping) * state.momentum + step_size * scale * gradient + noise
-        share = 1.0 if rows is None else len(rows) / len(data.arrays[0])
+        share = 1.0 if rows is None else len(rows) / self.target.rows(data)
         return state._replace(
             position=state.position + momentum,
             momentum=momentum,
@@ -121,6 +121,9 @@ class Langevin(NamedTuple):
         rate, hot = SCHEDULES[self.schedule](settings, step)
         return settings.step_size * jnp.where(settings.pilot, 1.0, rate), settings.pilot | hot
 
+    def _rows(self, drawn: Randomness, data: Data) -> jax.Array | None:
+        return None if self.batch_size is None else drawn.rows(self.batch_size, self.target.rows(data))
+
     def _centred(self, data: Data, state: State) -> State:
         """With the centre moved here, if it is halfway through a warm-up: near the posterior, and before e is final."""
         here = state.steps % state.settings.length == state.settings.warmup // 2
@@ -131,7 +134,7 @@ class Langevin(NamedTuple):
 
     def _look(self, data: Data, state: State, gradient: jax.Array) -> State:
         """Measure noise and curvature and, in the first warm-up, set preconditioner and step size by them."""
-        rows = Randomness.draw(state.key, 2 * state.steps + 1, state.position).rows(self.batch_size, data)
+        rows = self._rows(Randomness.draw(state.key, 2 * state.steps + 1, state.position), data)
         settings, root = state.settings, jnp.sqrt(state.settings.preconditioner)
 
         def other(position: jax.Array) -> jax.Array:

@@ -25,11 +25,12 @@ import optax
 from inference.arguments import fingerprint
 from inference.methods import Method, Step
 from inference.shuffling import permuted
+from inference.subsampling import Subsampled
 from inference.target import Data, Position, Target
 from models import Network
 from models.validation import one_of, positive_integer, positive_number
 
-__all__ = ["SCHEDULES", "Minibatch", "Optimisation", "OptimisationState", "check_batch"]
+__all__ = ["SCHEDULES", "Minibatch", "Optimisation", "OptimisationState", "check_batch", "check_rows"]
 
 
 SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -229,9 +230,26 @@ def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -
             f"{name}: batch_size needs a network of models, whose rows are known; for your own NumPyro model "
             "leave it out"
         )
-    if batch_size > len(data.arrays[0]):
+    check_rows(name, batch_size, target, data)
+
+
+def check_rows(name: str, batch_size: int | None, target: Target, data: Data) -> None:
+    """Raise ValueError if a minibatch is asked of what has no rows, or fewer."""
+    if batch_size is None:
+        return
+    if isinstance(target.model, Subsampled) and target.model.inside:
         raise ValueError(
-            f"{name}: batch_size must be at most the number of rows, {len(data.arrays[0])}, got {batch_size}; None "
+            f"{name}: the site '{target.model.inside[0]}' is inside the plate '{target.model.plate}', so it has a "
+            "value per row, which a minibatch can't move; leave batch_size out"
+        )
+    if not isinstance(target.model, Network | Subsampled):
+        raise ValueError(
+            f"{name}: batch_size needs a network of models, or a NumPyro model of your own that subsamples a plate and "
+            f"takes its rows: with numpyro.plate(name, size, subsample_size={batch_size}) as rows"
+        )
+    if batch_size > target.rows(data):
+        raise ValueError(
+            f"{name}: batch_size must be at most the number of rows, {target.rows(data)}, got {batch_size}; None "
             "uses all rows"
         )
 

@@ -29,6 +29,7 @@ from inference.costs import Cost
 from inference.methods import Method
 from inference.outputs import network_outputs
 from inference.prediction import Prediction
+from inference.subsampling import Rows
 from inference.tracing import TRACING
 from models import Network
 from models.validation import positive_integer
@@ -238,7 +239,8 @@ def _simulate(
             handlers.seed(model, key),
             substitute_fn=lambda site: draw.get(site["name"]) if site["type"] == "sample" else None,
         )
-        trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
+        with Rows():
+            trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
         return {
             name: site["value"]
             for name, site in trace.items()

@@ -47,7 +47,7 @@ from jax import lax
 from inference.gradients import as_position, as_vector
 from inference.langevin import Langevin, State
 from inference.methods import Sampler, Step
-from inference.optimisation import check_batch
+from inference.optimisation import check_rows
 from inference.schedules import SCHEDULES, Cycles, Settings
 from inference.target import Data, Position, Target
 from inference.temperatures import noise_concern, temperature_concern
@@ -68,7 +68,8 @@ class _StochasticGradient(Sampler):
         step_size: e, at its largest. None lets a pilot, and then the warm-up of each chain, find one that keeps the
             gradient's noise at 5 % of the injected noise and, by the largest curvature, the other bias within 10 % of a
             variance, as far as the warm-up has come to the posterior.
-        batch_size: rows per step; None uses all rows, which leaves the second bias alone. For networks.
+        batch_size: rows per step; None uses all rows, which leaves the second bias alone. For networks, and models of
+            your own that subsample a plate, see `inference.subsampling`.
         schedule: "constant"; "decaying" after the warm-up as (1 + 10 t)^(-1/3), t from 0 to 1 (Teh et al. 2016); or
             "cyclical", a cosine from e to 0 in each of `cycles`, which goes without noise to another mode in its share
             of the warm-up, and gives its share of the draws in the rest (Zhang et al. 2020).
@@ -179,8 +180,8 @@ class _StochasticGradient(Sampler):
         )
 
     def check(self, target: Target, data: Data) -> None:
-        """A minibatch needs a network, and no more rows than there are."""
-        check_batch(self.name, self.batch_size, target, data)
+        """A minibatch needs a network or a subsampled plate, and no more rows than there are."""
+        check_rows(self.name, self.batch_size, target, data)
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Those of the pilot, if there is one."""
@@ -269,8 +270,7 @@ class _StochasticGradient(Sampler):
 class SGLD(_StochasticGradient):
     """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and
-    the warm-up find the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step.
     """
 
     name: ClassVar[str] = "sgld"
@@ -280,8 +280,7 @@ class SGLD(_StochasticGradient):
 class SGHMC(_StochasticGradient):
     """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and
-    the warm-up find the step size.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step.
 
     Attributes:
         friction: a, above 0 and below 1: the share of the momentum that a step takes away.

@@ -41,6 +41,7 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrai
 
 from inference.arguments import Arguments, fingerprint
 from inference.blocks import log_likelihood_by_blocks
+from inference.subsampling import Rows, Subsampled
 
 __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper", "standard_normal"]
 
@@ -146,8 +147,15 @@ class Target:
         """The terms with the log-likelihood estimated from some rows; None means all of them."""
         if rows is None:
             return self.terms(position, data, view)
+        if isinstance(self.model, Subsampled):
+            with Rows(rows, self.model.plate):
+                return self.terms(position, data, view)
         terms = self.terms(position, data.rows(rows), view)
         return terms._replace(log_likelihood=terms.log_likelihood * (len(data.arrays[0]) / len(rows)))
+
+    def rows(self, data: Data) -> int:
+        """How many rows there are to take minibatches of."""
+        return self.model.rows if isinstance(self.model, Subsampled) else len(data.arrays[0])
 
     def tempered(self, terms: Terms, data: Data) -> jax.Array:
         """The log density of the sites at the data's temperature, without the Jacobian."""

@@ -13,7 +13,7 @@ from scipy.linalg import solve_discrete_lyapunov
 import models
 from inference.binding import Bound, bind
 
-__all__ = ["ROWS", "NormalTarget"]
+__all__ = ["NOISE", "PRIOR", "ROWS", "NormalTarget"]
 
 ROWS, NOISE, PRIOR = 60, 2.0, 0.7
 INPUT = np.array([1.0, 0.5, -1.0])  # with the bias first

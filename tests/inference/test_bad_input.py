@@ -182,12 +182,6 @@ def _discrete(y):
     numpyro.sample("y", dist.Normal(k, 1).expand((6,)).to_event(1), obs=y)
 
 
-def _subsampled(y):
-    w = numpyro.sample("w", dist.Normal(0, 1))
-    with numpyro.plate("rows", 6, subsample_size=2):
-        numpyro.sample("y", dist.Normal(w, 1), obs=numpyro.subsample(y, event_dim=0))
-
-
 def _slash(y):
     w = numpyro.sample("layer/w", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(w, 1).expand((6,)).to_event(1), obs=y)
@@ -221,7 +215,6 @@ def _plain(y):
         (_no_observations, Y, r"the model has no observations: give at least one sample site obs"),
         (_nothing_to_infer, Y, r"nothing to infer"),
         (_discrete, Y, r"the latent site 'k' is discrete \(Poisson\)"),
-        (_subsampled, Y, r"the plate 'rows' subsamples 2 of 6 rows"),
         (_param, Y, r"'mu' is a param without a prior"),
         (_reserved, Y, r"the site 'chain' has the name of a dimension"),
         (_slash, Y, r"the site 'layer/w' has a '/'"),

@@ -116,7 +116,7 @@ def test_langevin_steps_are_blackjax_s(normal, monkeypatch):
     state = method.init(bound.target, bound.data, position, jax.random.key(5), settings)
     after = method.step(bound.target, bound.data, state, jnp.int32(1)).state
     drawn = Randomness.draw(state.key, jnp.int32(0), state.position)
-    rows = drawn.rows(6, bound.data)
+    rows = drawn.rows(6, ROWS)
     _, gradient = estimated_gradient(bound.target, bound.data, state.position, rows, state.centre)
     monkeypatch.setattr("blackjax.sgmcmc.diffusions.generate_gaussian_noise", lambda key, like: drawn.normal)
     expected = overdamped_langevin()(None, state.position, gradient, 0.01, 2.0)
