@@ -175,15 +175,16 @@ def test_the_centre_is_where_the_chain_was_halfway_through_the_warm_up(normal):
 
 def test_momentum_keeps_its_temperature_when_the_step_changes(normal):
     bound, method = normal.bound(1.0), inference.SGHMC(batch_size=6)
-    chain = _settings(Cycles(1, 400, 10), None)._replace(step_size=np.float32(1e-9))
+    chain = _settings(Cycles(1, 400, 10), None)._replace(step_size=np.float32(1.5e-3))
     states = _walk(method, bound.target, bound.data, normal.start(), chain, 410)
     step_size = np.asarray(states.settings.step_size)
-    assert step_size[-1] > 1e3 * step_size[0]
+    assert step_size[-1] < step_size[0] / 30
     # The mean square of the momentum that the noise alone makes is 2 a e / (1 - (1 - a)^2), at all times but the first.
-    spread = np.asarray(states.spread)[60:] / step_size[60:]
-    np.testing.assert_allclose(spread, 2 * 0.1 / (1 - 0.9**2), rtol=1e-3)
-    momentum = np.square(states.momentum)[60:] / chain.preconditioner / np.asarray(states.spread)[60:, None]
-    assert momentum.max() < 40  # squared normal numbers, correlated
+    spread = np.asarray(states.spread)[60:]
+    np.testing.assert_allclose(spread / step_size[60:], 2 * 0.1 / (1 - 0.9**2), rtol=1e-3)
+    # At first minibatches make it some 6 times that; a momentum that stayed would be some hundred times as much again.
+    momentum = np.square(states.momentum)[60:] / chain.preconditioner
+    assert (momentum / spread[:, None]).max() < 150
 
 
 def test_kept_iterations():
