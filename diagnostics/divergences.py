@@ -87,5 +87,6 @@ TOTAL_VARIATION = Measure(
     lambda log_p, log_q: np.abs(np.tanh((log_p - log_q) / 2)),
     apart=1.0,
     both=True,
+    bounded=True,
 )
 CHI_SQUARED = Measure(_chi_squared, closed_chi_squared, _chi_squared_term, product=_multiply, both=True)

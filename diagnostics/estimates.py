@@ -1,8 +1,9 @@
 """A number and the Monte Carlo error that it has: what every function of `diagnostics.information` gives back.
 
 An average over n independent draws has the standard error s / sqrt(n), if its terms have a variance. Whether they have
-is judged by their two tails: where the shape k-hat of a generalised Pareto distribution that is fitted to one of them
-is above 1/2, they have none, a few of the draws decide, and the error is given as infinite.
+is judged by what they look like: where one draw has a tenth of all squared distances from the mean, and the shape k-hat
+of a generalised Pareto distribution that is fitted to a tail is above 1/2, they have none as far as one can tell, and
+the error is given as infinite. A tail that begins beyond all draws can't be seen.
 
 Reference: Vehtari et al. 2024 (k-hat; arXiv:1507.02646).
 """
@@ -18,9 +19,9 @@ from inference.arviz_import import arviz
 
 __all__ = ["Estimate", "average"]
 
+_SHARE = 0.1  # of the sum of squares: with less, no draw decides alone, and k-hat may be that of something else
 _HEAVIEST = 0.5  # k-hat from which on terms have no variance
 _TIES = 5  # draws that share a value: then values come in steps, and too few of them in a tail say nothing
-_ROUNDING = 1e-9  # terms that differ by less, against the largest, do not differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,14 @@ class Estimate(np.lib.mixins.NDArrayOperatorsMixin):
         return format(self.value, specification) if specification else str(self)
 
 
-def average(terms: Any) -> Estimate:
+def average(terms: Any, bounded: bool = False) -> Estimate:
     """The mean over independent draws, (draw, ...), and its error.
 
     A mean is infinite, and known to be so, if one term is.
+
+    Args:
+        terms: one for each draw.
+        bounded: whether they lie between bounds, so that they have a variance in any case.
 
     Raises:
         FloatingPointError: if a term is not a number.
@@ -79,7 +84,9 @@ def average(terms: Any) -> Estimate:
         )
     with np.errstate(invalid="ignore", over="ignore"):  # infinite terms have no spread, and huge ones an infinite one
         value, spread = terms.mean(axis=0), terms.std(axis=0, ddof=1)
-    error = np.where(_has_no_variance(terms), np.inf, spread / np.sqrt(len(terms)))
+    error = spread / np.sqrt(len(terms))
+    if not bounded:
+        error = np.where(_has_no_variance(terms), np.inf, error)
     return Estimate(value[()], np.where(np.isinf(terms).any(axis=0), 0.0, error)[()])
 
 
@@ -88,9 +95,9 @@ def _has_no_variance(terms: np.ndarray) -> np.ndarray:
     columns = terms.reshape(len(terms), -1)
     heavy = np.zeros(columns.shape[1], bool)
     ordered = np.sort(columns, axis=0)
-    with np.errstate(all="ignore"):  # of infinite terms, which are left out, and of the logarithm of the smallest one
-        length = ordered[-1] - ordered[0]
-        judged = (length > _ROUNDING * np.maximum(np.abs(ordered[[0, -1]]).max(axis=0), 1.0)) & np.isfinite(length)
+    with np.errstate(all="ignore"):  # of infinite and of huge terms, and of the logarithm of the smallest one
+        squares = np.square(columns - columns.mean(axis=0))
+        judged = np.isfinite(columns).all(axis=0) & ~(squares.max(axis=0) <= _SHARE * squares.sum(axis=0))
         steps = (ordered[_TIES - 1 :] == ordered[: 1 - _TIES]).any(axis=0)
         for tail in (columns - ordered[0], ordered[-1] - columns):
             if judged.any():

@@ -131,9 +131,10 @@ def _check(posterior: Posterior, args: tuple[Any, ...]) -> None:
             'structure="full" or "diagonal" for laplace'
         )
     if "prior_scale_factor" in posterior.guide:
+        factor = float(posterior.guide["prior_scale_factor"])
         raise ValueError(
-            'elbo needs the prior of the model, and hyperparameters="evidence" has changed its scale by '
-            f'{float(posterior.guide["prior_scale_factor"]):.3g}; give the model that prior, and run "given"'
+            'elbo needs the prior that the model has, and hyperparameters="evidence" has multiplied its standard '
+            f'deviations by {factor:.3g}; do so in the model, and run with hyperparameters="given"'
         )
     if posterior.shape[0] * posterior.shape[1] < 2:
         raise ValueError("elbo is an average over draws and needs at least 2 of them, got 1; run with draws=1000")

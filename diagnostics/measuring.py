@@ -37,6 +37,7 @@ class Measure:
         apart: what it is where P and Q have no density in common, such as a point and a normal.
         product: how it is put together over the last dimensions of independent factors; None if only draws can tell.
         both: whether the expectation is over M and not over P.
+        bounded: whether t is.
     """
 
     formula: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -45,6 +46,7 @@ class Measure:
     apart: float = np.inf
     product: Callable[[Estimate, tuple[int, ...]], Estimate] | None = None
     both: bool = False
+    bounded: bool = False
 
 
 def measured(measure: Measure, p: Distribution, q: Distribution, draws: int, seed: Any) -> Estimate:
@@ -75,11 +77,13 @@ def _each(
     closed = measure.closed(p, q)
     if closed is not None and not np.isnan(closed).any():
         return Estimate.exact(closed)
+    beyond = escapes(p, q) & np.isinf(measure.apart)
+    if beyond.all():
+        return Estimate.exact(np.inf)
     estimate = _averaged(measure, pair, 0, draws, key)
     if measure.both:
         other = _averaged(measure, pair, 1, draws, key)
         estimate = Estimate((estimate.value + other.value) / 2, np.hypot(estimate.error, other.error) / 2)
-    beyond = escapes(p, q) & np.isinf(measure.apart)
     return Estimate(np.where(beyond, np.inf, estimate.value), np.where(beyond, 0.0, estimate.error))
 
 
@@ -89,7 +93,8 @@ def _averaged(measure: Measure, pair: tuple[Distribution, ...], source: int, dra
     logs = [np.asarray(log_density(item, values)) for item in pair]
     with np.errstate(invalid="ignore"):
         terms = measure.term(*logs)
-    return average(np.where(np.isneginf(logs[source]), np.nan, terms))  # a draw that rounding took out of the support
+    nowhere = np.isneginf(logs[source])  # a draw that rounding took out of its own support
+    return average(np.where(nowhere, np.nan, terms), measure.bounded)
 
 
 def _table(pair: tuple[Distribution, ...], values: jax.Array) -> tuple[np.ndarray, np.ndarray]:
