@@ -95,7 +95,8 @@ def log_density(distribution: Distribution, value: Any) -> jax.Array:
 
 
 def dimension(distribution: Distribution) -> int:
-    """How many numbers an event is free to vary by: 0 where single outcomes have a probability, k - 1 on a simplex.
+    """How many numbers an event is free to vary by: 0 where single outcomes have a probability, k - 1 on a simplex
+    or a sphere.
 
     Distributions of different dimensions have no density in common.
     """
@@ -104,9 +105,10 @@ def dimension(distribution: Distribution) -> int:
     if isinstance(one, Delta) or noiseless or distribution.support.is_discrete:
         return 0
     try:
-        return math.prod(biject_to(distribution.support).inverse_shape(distribution.event_shape))
+        free = biject_to(distribution.support).inverse_shape(distribution.shape())
     except NotImplementedError:  # a support that no coordinates are known of
-        return math.prod(distribution.event_shape)
+        free = distribution.shape()
+    return math.prod(free[len(distribution.batch_shape) :]) - (distribution.support is constraints.sphere)
 
 
 def outcomes(distribution: Distribution) -> jax.Array | None:

@@ -48,6 +48,7 @@ LIGHT = {
     "log-normal": np.exp(GENERATOR.normal(size=N)),
     "two values": (GENERATOR.random(N) < 0.01).astype(float),
     "few counts": GENERATOR.poisson(0.02, N),
+    "eight of many": (np.arange(N) < 8).astype(float),
     "counts": GENERATOR.poisson(3.0, N),
     "bounded, often at the bound": np.minimum(GENERATOR.random(N), 0.6),
     "a pile and a few beyond it": np.where(np.arange(N) % 100, -(GENERATOR.normal(size=N) ** 2), GENERATOR.random(N)),
