@@ -1,6 +1,6 @@
 """Diagnostics: what to believe of a posterior, how good its predictions are, and the report that says so."""
 
-from diagnostics import plots
+from diagnostics import information, plots
 from diagnostics.averaging import Mixture, average, stacking_weights
 from diagnostics.calibrations import Calibration, calibration
 from diagnostics.comparison import Comparison, compare
@@ -27,6 +27,7 @@ __all__ = [
     "calibration",
     "compare",
     "convergence",
+    "information",
     "loo",
     "out_of_distribution",
     "plots",
