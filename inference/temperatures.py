@@ -14,7 +14,7 @@ __all__ = ["noise_concern", "temperature_concern"]
 
 _TOO_MUCH = 0.1  # of the injected noise
 _FAR, _SURE = 0.5, 5.0  # from the temperature: as a share of it, and in standard errors
-_LEAST = 50  # draws per chain: the standard error of fewer is not to be believed
+_LEAST = 100  # draws per chain: fewer are a try, and their standard error is not to be believed
 
 
 def noise_concern(statistics: dict[str, np.ndarray], control_variates: bool) -> tuple[str, ...]:

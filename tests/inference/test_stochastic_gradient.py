@@ -172,7 +172,7 @@ def _temperatures(mean: float, spread: float, draws: int = 200) -> dict[str, np.
         (6.0, 1.0, 200, "the configurational temperature is 6.* not 2; the step is too long"),
         (1.2, 0.1, 200, ""),  # near
         (0.4, 4.0, 200, ""),  # not known well enough
-        (0.4, 1.0, 40, ""),  # too few to say
+        (0.4, 0.1, 99, ""),  # too few to say
     ],
 )
 def test_a_temperature_far_away_is_said(mean, spread, draws, words):
@@ -187,7 +187,7 @@ def test_control_variates_are_recommended_where_they_are_off():
 
 
 def test_too_large_a_step_is_said(normal):
-    options = dict(method="sgld", batch_size=6, draws=50, chains=1, warmup=0, progress=False)
+    options = dict(method="sgld", batch_size=6, draws=100, chains=1, warmup=0, progress=False)
     with (
         pytest.warns(UserWarning, match=r"the draws are too wide; use .* a larger batch_size or control_variates=True"),
         pytest.warns(UserWarning, match=r"configurational temperature is \d\.\d .*, not 1; the step is too long"),
