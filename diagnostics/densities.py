@@ -95,9 +95,9 @@ def log_density(distribution: Distribution, value: Any) -> jax.Array:
 
 
 def dimension(distribution: Distribution) -> int:
-    """How many numbers an event is free to vary by: 0 where single outcomes have a probability, k - 1 on a simplex.
+    """How many numbers an event is free to vary by: 0 where single outcomes have a probability.
 
-    On a sphere it is k - 1 too. Distributions of different dimensions have no density in common.
+    It is k - 1 on a simplex or a sphere. Distributions of different dimensions have no density in common.
     """
     one = single(distribution)
     noiseless = isinstance(one, MaskedMatrix) and not np.any(one.sigma)
