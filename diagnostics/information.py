@@ -15,7 +15,7 @@ x and can be negative; divergences depend on no units.
 
 Every function takes tables, whose last axis holds the probabilities of all outcomes and whose other axes broadcast, or
 distributions, whose batch shapes broadcast, and gives an `Estimate`: a value that is used like a number or an array,
-and its `error`. Of distributions it is exact, with an error of 0, where NumPyro has a closed form, where the outcomes
+and its `error`. Of distributions it is exact, with an error of 0, where there is a closed form, where the outcomes
 can be counted, and where P reaches beyond the support of Q. Elsewhere it is an average over `draws`, which know nothing
 of what they have not met: a part of P outside of Q with a probability far below 1 / draws may be missed where the
 supports don't tell of it, as those of mixtures.
@@ -130,6 +130,9 @@ def total_variation(p: Any, q: Any, *, draws: int = 10_000, seed: Any = 0) -> Es
 
 def chi_squared(p: Any, q: Any, *, draws: int = 10_000, seed: Any = 0) -> Estimate:
     """The chi-squared divergence of P from Q, the variance of p / q under Q.
+
+    Where p / q grows without bound far out, as of a Laplace distribution against a normal one, it is infinite, and
+    draws that have not been there give a finite number.
 
     Args:
         p: probabilities, or a distribution.
