@@ -14,6 +14,7 @@ import data
 import diagnostics
 import inference
 import models
+from diagnostics.reports import default_reference
 from inference.catalogue import METHODS
 
 __all__ = ["app"]
@@ -150,7 +151,7 @@ def compare(
     with _plain_errors():
         posteriors = _loaded(files)
         test = data.load(name).split(seed=split)[1].flat()
-        comparison = diagnostics.compare(posteriors, test, reference or next(iter(posteriors)))
+        comparison = diagnostics.compare(posteriors, test, reference or default_reference(posteriors))
         typer.echo(f"{comparison}\n\n{comparison.summary}")
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from diagnostics.distances import Distance, distances
+from diagnostics.pairs import inputs_and_outputs
+from diagnostics.spaces import function_mixing
 from inference import Posterior, Prediction
 from inference.scoring import influences, row_scores, scores_of_rows
 from models import Network
@@ -23,6 +25,7 @@ _NAMES = {
     "total_variation": "total variation", "log_score": "log score", "w1_noise": "W1 with noise", "w1": "W1", "w2": "W2",
     "w2_noise": "W2 with noise", "rmse": "RMSE", "crps": "CRPS", "brier": "Brier", "ece": "ECE",
 }  # fmt: skip
+_RHAT, _LEAST_DRAWS = 1.05, 4  # of the reference: above the one its chains differ, below the other nothing is known
 _NEAR = 2.0  # spreads of its difference to the floor within which a distance is that of the reference to itself
 
 
@@ -50,17 +53,20 @@ class Comparison:
     Attributes:
         rows: for each posterior its name and its numbers, those that don't apply missing: a score such as `rmse`, its
             standard error `rmse_error`, its difference to the reference's `rmse_difference` and the standard error of
-            that, `rmse_difference_error`; a distance such as `w1` and its spread over the halves, `w1_spread`;
-            `seconds` and `gradients`.
+            that, `rmse_difference_error`; a distance such as `w1` and its spread over the halves, `w1_spread`, with
+            `w1_floor` and `w1_floor_spread` where it has fewer draws than a half of the reference and so a floor of its
+            own; `seconds` and `gradients`.
         reference: the name of the reference, None if there is none.
         floor: the distances of the reference to itself, by name; empty if it has one chain.
         floor_spread: their standard deviations over the ways to halve its chains.
+        caution: what is wrong with the reference itself, in words; empty if its functions have mixed.
     """
 
     rows: tuple[dict[str, Any], ...]
     reference: str | None
     floor: dict[str, float]
     floor_spread: dict[str, float]
+    caution: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -75,35 +81,36 @@ class Comparison:
     @property
     def distances(self) -> tuple[str, ...]:
         """The names of the distances."""
-        return tuple(key for key in self.columns if f"{key}_spread" in self.columns)
+        return tuple(key for key in self.columns if f"{key}_spread" in self.columns and not key.endswith("_floor"))
 
     def near(self, row: Mapping[str, Any], name: str) -> bool:
         """Whether a posterior is as close to the reference as that is to itself, but for two spreads of both."""
         if name not in self.floor or name not in row:
             return False
-        excess = row[name] - self.floor[name]
-        spread = np.hypot(*np.nan_to_num([self.floor_spread[name], row[f"{name}_spread"]]))
+        excess = row[name] - row.get(f"{name}_floor", self.floor[name])
+        spreads = row.get(f"{name}_floor_spread", self.floor_spread[name]), row[f"{name}_spread"]
+        spread = np.hypot(*np.nan_to_num(spreads))
         return bool((-excess if name == "agreement" else excess) <= _NEAR * spread)
 
     @property
     def summary(self) -> str:
         """Which posteriors are as close to the reference as that is to itself, and which is the farthest, in words."""
-        measure = next((name for name in ("w1_noise", "total_variation") if name in self.floor), None)
+        measure = next((name for name in ("w1", "total_variation") if name in self.floor), None)
         others = [row for row in self.rows if measure in row]
         if measure is None or not others:
-            return ""
-        near = [row["method"] for row in others if self.near(row, measure)]
+            return self.caution
+        near = [row["method"] for row in others if all(self.near(row, name) for name in self.distances)]
         order = sorted(others, key=lambda row: row[measure])
         close = (
-            f"As close to {self.reference} as that is to itself, by their predictions: {', '.join(near)}."
+            f"As close to {self.reference} as that is to itself: {', '.join(near)}."
             if near
-            else f"No posterior is as close to {self.reference}, by its predictions, as that is to itself; closest is "
-            f"{order[0]['method']}, {order[0][measure] / self.floor[measure]:.1f} times as far."
+            else f"No posterior is as close to {self.reference} as that is to itself; closest is {order[0]['method']}, "
+            f"{order[0][measure] / self.floor[measure]:.1f} times as far by {_spelled(measure)}."
         )
-        farthest = order[-1]
-        if farthest["method"] in near or len(others) == 1:
-            return close
-        return f"{close} Farthest is {farthest['method']}, {farthest[measure] / self.floor[measure]:.1f} times as far."
+        if order[-1]["method"] not in near and len(others) > 1:
+            times = order[-1][measure] / self.floor[measure]
+            close += f" Farthest is {order[-1]['method']}, {times:.1f} times as far by {_spelled(measure)}."
+        return f"{self.caution} {close}".lstrip()
 
     def tables(self) -> tuple[Table, ...]:
         """As text: the scores, their differences to the reference's, and the distances with the cost."""
@@ -144,7 +151,7 @@ class Comparison:
         text = "\n\n".join(map(str, self.tables()))
         if self.floor:
             text += f"\n= as close to {self.reference} as one half of its chains is to the other"
-        return text
+        return f"{text}\n{self.caution}".rstrip()
 
 
 def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Posterior | None = None) -> Comparison:
@@ -155,12 +162,17 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
         test: a `Split` (scores are then in the data's own units) or `(x, y)`.
         reference: the key of the posterior that distances are measured to, or a posterior; None measures none.
     """
-    if isinstance(reference, str) and reference not in posteriors:
-        raise ValueError(f"reference must be one of {', '.join(posteriors)} or a posterior, got {reference!r}")
+    if not isinstance(posteriors, Mapping) or not posteriors:
+        raise TypeError(
+            f"compare needs posteriors by name, such as {{'hmc': posterior}}, got {type(posteriors).__name__}"
+        )
     for name, posterior in posteriors.items():
+        if not isinstance(posterior, Posterior):
+            raise TypeError(f"compare needs posteriors, '{name}' is a {type(posterior).__name__}")
         if not isinstance(posterior.model, Network):
             raise TypeError(f"compare needs posteriors of networks of models, '{name}' is of another model")
-    x, _ = test
+    _check_reference(posteriors, reference)
+    x, _ = inputs_and_outputs("compare", test)
     return compared(posteriors, {name: each.predict(x) for name, each in posteriors.items()}, test, reference)
 
 
@@ -173,12 +185,14 @@ def compared(
     """Compare posteriors whose predictions at the test inputs are there."""
     x, y = test
     targets = test if hasattr(test, "restore") else y
+    _check_reference(posteriors, reference)
     anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
     name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference
     if anchor is not None and anchor.outputs.shape[0] * anchor.outputs.shape[1] == 1:
         raise ValueError(f"reference must have several draws to measure distances by, {name_of_anchor} has one")
     others = {name: each for name, each in predictions.items() if name != reference}
-    floor, away = distances(anchor, others) if anchor is not None else ({}, {})
+    sampled = [name for name in others if posteriors[name].kind != "point"]
+    floor, away, own = distances(anchor, others, sampled) if anchor is not None else ({}, {}, {})
     by_row = {name: row_scores(prediction, targets) for name, prediction in predictions.items()}
     baseline = (
         None if anchor is None else by_row[reference] if isinstance(reference, str) else row_scores(anchor, targets)
@@ -187,7 +201,8 @@ def compared(
         {
             "method": name,
             **_scored(by_row[name], None if name == reference else baseline),
-            **_flat(away.get(name, {})),
+            **_flat(away.get(name, {}), ""),
+            **_flat(own.get(name, {}), "_floor"),
             "seconds": posterior.cost.seconds,
             "gradients": posterior.cost.gradients,
         }
@@ -198,6 +213,7 @@ def compared(
         name_of_anchor,
         {key: value.mean for key, value in floor.items()},
         {key: value.spread for key, value in floor.items()},
+        _caution(name_of_anchor, posteriors.get(reference) if isinstance(reference, str) else reference),
     )
 
 
@@ -218,10 +234,31 @@ def _error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
 
 
-def _flat(away: Mapping[str, Distance]) -> dict[str, float]:
+def _flat(away: Mapping[str, Distance], ending: str) -> dict[str, float]:
     return {
-        key: value for name, each in away.items() for key, value in ((name, each.mean), (f"{name}_spread", each.spread))
+        key: value
+        for name, each in away.items()
+        for key, value in ((f"{name}{ending}", each.mean), (f"{name}{ending}_spread", each.spread))
     }
+
+
+def _check_reference(posteriors: Mapping[str, Posterior], reference: Any) -> None:
+    if isinstance(reference, Posterior) or reference is None or reference in posteriors:
+        return
+    raise ValueError(f"reference must be one of {', '.join(posteriors)} or a posterior, got {reference!r}")
+
+
+def _caution(name: str | None, reference: Posterior | None) -> str:
+    """What is wrong with the reference's functions: then its floor is wide, and to be near it means little."""
+    space = function_mixing(reference) if reference is not None and reference.kind == "chains" else None
+    if space is None or reference is None or reference.shape[1] < _LEAST_DRAWS:
+        return ""
+    if space.worst_rhat <= _RHAT:
+        return ""
+    return (
+        f"{name} itself has not converged (worst R-hat {space.worst_rhat:.2f} of its functions): its floor is wide, "
+        "and to be close to it means little."
+    )
 
 
 def _spelled(name: str) -> str:

@@ -34,7 +34,7 @@ def assay(comparison: Comparison) -> Figure:
     if not rows:
         raise ValueError("assay needs another posterior beside the reference")
     shown = [name for name in _TITLES if name in comparison.distances]
-    figure, panels = chart([_TITLES[name] for name in shown], columns=2, size=(4.6, 0.9 + 0.3 * len(rows)))
+    figure, panels = chart([_TITLES[name] for name in shown], columns=1, size=(6.2, 0.9 + 0.27 * len(rows)))
     places = np.arange(len(rows))[::-1]
     for axes, name in zip(panels, shown, strict=True):
         if name in comparison.floor:
@@ -59,6 +59,4 @@ def assay(comparison: Comparison) -> Figure:
             else f"standard deviations of {comparison.reference}",
             fontsize=9,
         )  # fmt: skip
-    for axes in panels[1::2]:
-        axes.tick_params(labelleft=False)
     return figure

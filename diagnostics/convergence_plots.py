@@ -87,12 +87,13 @@ def ranks(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
     edges = np.linspace(0.5, values.size + 0.5, min(_RANK_BINS, draws) + 1)
     share = 1 / (len(edges) - 1)
     expected, spread = draws * share, 1.645 * np.sqrt(draws * share * (1 - share))
+    counts = [np.histogram(chain, edges)[0] for chain in order]
+    top = max(2.4 * expected, 1.05 * max(map(np.max, counts)))
     for i, axes in enumerate(panels):
         axes.axhspan(expected - spread, expected + spread, color="0.9", zorder=0, lw=0)
-        counts, _ = np.histogram(order[i], edges)
-        axes.stairs(counts, edges, color=COLOURS[i % len(COLOURS)], fill=True, alpha=0.75)
+        axes.stairs(counts[i], edges, color=COLOURS[i % len(COLOURS)], fill=True, alpha=0.75)
         axes.axhline(expected, color="0.3", lw=0.8, ls="--")
-        axes.set_ylim(0, max(2.4 * expected, counts.max() * 1.05))
+        axes.set_ylim(0, top)
         axes.set_xticks([])
         axes.tick_params(labelsize=7, labelleft=i % 4 == 0)
         axes.set_title(f"chain {i}", fontsize=8, loc="left")

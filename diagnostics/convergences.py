@@ -53,6 +53,7 @@ class Convergence:
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for others.
         gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
             where there was nothing left to follow; nan for others.
+        settled: whether a guide's loss had come to rest; None for others.
         thresholds: what was asked for.
     """
 
@@ -73,6 +74,7 @@ class Convergence:
     pareto_k: float = np.nan
     loss_slope: float = np.nan
     gradient_noise: float = np.nan
+    settled: bool | None = None
     thresholds: dict[str, float] = field(default_factory=dict)
     bias: Bias | None = None
 
@@ -124,6 +126,8 @@ def convergence(
         temperature: by which share the configurational temperature of a sampler without a Metropolis step may differ.
         noise: the most that minibatches may add to the injected noise, as a share of it.
     """
+    if not isinstance(posterior, Posterior):
+        raise TypeError(f"convergence needs a posterior, got {type(posterior).__name__}")
     thresholds = {
         "rhat": rhat, "ess": ess, "ebfmi": ebfmi, "pareto_k": pareto_k, "slope": slope, "temperature": temperature,
         "noise": noise,
@@ -145,7 +149,8 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     functions, weights, aligned = function_mixing(posterior, x), weight_mixing(posterior), aligned_mixing(posterior)
     if functions is None and weights is None:  # no draws were kept: all there is to judge is their density
         weights = Mixing(posterior.statistics["lp"][..., None].astype(np.float64), ("lp",), 1)
-    in_weights = weights.failures("weight space", rhat, ess) if weights else []
+    kept = functions is not None or bool(posterior.draws)
+    in_weights = weights.failures("weight space" if kept else "the log density", rhat, ess) if weights else []
     in_functions = functions.failures("function space", rhat, ess) if functions else []
 
     statistics = posterior.statistics
@@ -156,7 +161,8 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     elsewhere = [f"chain {chain} stopped before its end: {why}" for chain, why in posterior.stopped.items()]
     if divergent.any():
         where = int((divergent > 0).sum())
-        elsewhere.append(f"{divergent.sum()} divergent draws, in {where} of {posterior.shape[0]} chains")
+        plural = "s" if divergent.sum() > 1 else ""
+        elsewhere.append(f"{divergent.sum()} divergent draw{plural}, in {where} of {posterior.shape[0]} chains")
     if energy < thresholds["ebfmi"]:
         elsewhere.append(f"E-BFMI: least {energy:.2f}, below {thresholds['ebfmi']}")
 
@@ -164,10 +170,13 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
     elsewhere += bias.failures(thresholds["temperature"], thresholds["noise"]) if bias else []
 
     deciding = (in_functions if functions else in_weights) + elsewhere
-    verdict = f"{_chain_verdict(deciding, in_weights, weights, aligned, functions)} {posterior.method.caveat}".rstrip()
+    if deciding or kept:
+        verdict = _chain_verdict(deciding, in_weights, weights, aligned, functions)
+    else:
+        verdict = "Only the log density was kept. It has mixed, which can show failure and does not show convergence."
     found = Convergence(
-        verdict,
-        not deciding,
+        f"{verdict} {posterior.method.caveat}".rstrip(),
+        False if deciding else True if kept else None,
         tuple(in_functions + in_weights + elsewhere),
         "chains",
         weights=weights,
@@ -182,7 +191,7 @@ def _judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) ->
         thresholds=thresholds,
         bias=bias,
     )
-    return replace(found, advice=advice_for_chains(found, posterior.shape[1]))
+    return replace(found, advice=advice_for_chains(found, posterior.shape[1], len(posterior.stopped)))
 
 
 def _chain_verdict(
@@ -197,7 +206,9 @@ def _chain_verdict(
     space = "functions" if functions else "chains"
     numbers = f"worst R-hat {judged.worst_rhat:.3f}, least ESS {judged.least_ess:.0f}"
     if deciding:
-        return f"Convergence failed ({numbers}): do not rely on these {'predictions' if functions else 'draws'} yet."
+        mixed = not any(failure.startswith(("R-hat", "ESS")) for failure in deciding)
+        why = f"{deciding[0]}; {numbers}" if mixed else numbers
+        return f"Convergence failed ({why}): do not rely on these {'predictions' if functions else 'draws'} yet."
     if functions is not None and weights is not None and in_weights:
         without = (
             f", and {aligned.worst_rhat:.2f} once the order and signs of units are undone"
@@ -206,9 +217,16 @@ def _chain_verdict(
         )
         return (
             f"The functions have converged ({numbers}); the weights have not (worst R-hat {weights.worst_rhat:.2f}"
-            f"{without}), as is usual for a network, whose units can trade places without changing the function. "
-            "Believe the predictions, not single weights."
+            f"{without}), "
+            + (
+                "as is usual for a network, whose units can trade places without changing the function. "
+                if aligned is not None
+                else "because some of them can change together without changing the function. "
+            )
+            + "Believe the predictions, not single weights."
         )
+    if len(judged.draws) == 1:
+        return f"One chain has come to rest ({numbers}); it can't show whether others would end elsewhere."
     what = "draws" if functions is None else "predictions and the weights" if weights else "predictions"
     return f"The {space} have converged ({numbers}): believe the {what}."
 
@@ -220,6 +238,8 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
     if draws < _LEAST_DRAWS or steps < _LEAST_STEPS:
         few = f"{draws} draws after {steps} steps are too few to judge; {_LEAST_DRAWS} and {_LEAST_STEPS} are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
+    guide = getattr(posterior.method, "guide", None)
+    name = guide if isinstance(guide, str) or guide is None else "one of your own"
     settling = Settling.of(posterior.curves["loss"][0])
     noise = float(posterior.curves["gradient_noise"][0, -max(steps // 5, 1) :].mean())
     weighted = "guide_log_density" in posterior.statistics
@@ -252,8 +272,9 @@ def _judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Converge
         )
     passed = False if failures else True if weighted else None
     return Convergence(
-        verdict, passed, tuple(failures), "guide", advice_for_guide(not unsettled, not far if weighted else None),
-        pareto_k=k, loss_slope=settling.slope, gradient_noise=noise, cost=posterior.cost, thresholds=thresholds,
+        verdict, passed, tuple(failures), "guide", advice_for_guide(name, not unsettled, not far if weighted else None),
+        pareto_k=k, loss_slope=settling.slope, gradient_noise=noise, settled=not unsettled, cost=posterior.cost,
+        thresholds=thresholds,
     )  # fmt: skip
 
 

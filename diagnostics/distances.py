@@ -8,15 +8,15 @@ For regression the distances at each test point are Wasserstein distances betwee
 
     W_p = (int_0^1 |F^-1(u) - G^-1(u)|^p du)^(1/p),
 
-in units of the standard deviation of A there, averaged over points: of the draws of the function, and of those with
-noise. For classification they are the total variation between the mean probabilities and the agreement: how often both
-name the same class first.
+in units of the reference's standard deviation there, averaged over points: of the draws of the function, and of those
+with noise. For classification they are the total variation between the mean probabilities and the agreement: how often
+both name the same class first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ def wasserstein(
     draws: Float[np.ndarray, "s ..."], others: Float[np.ndarray, "t ..."], power: int = 1
 ) -> Float[np.ndarray, "..."]:
     """The Wasserstein distance W_1 or W_2 between the draws and the others at each point."""
-    return _gap_to_distance(_quantile_gap(draws, others), power)
+    return _gap_to_distance(*_quantile_gap(draws, others), power)
 
 
 def total_variation(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
@@ -62,46 +62,53 @@ def agreement(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes
 
 
 def distances(
-    reference: Prediction, predictions: Mapping[str, Prediction]
-) -> tuple[dict[str, Distance], dict[str, dict[str, Distance]]]:
-    """The noise floor, and each prediction's distances to the reference.
+    reference: Prediction, predictions: Mapping[str, Prediction], sampled: Collection[str] = ()
+) -> tuple[dict[str, Distance], dict[str, dict[str, Distance]], dict[str, dict[str, Distance]]]:
+    """The noise floor, each prediction's distances to the reference, and the floors of those that have their own.
 
-    The floor is empty if the reference has one chain; the distances are then to all of its draws.
+    The floor is empty if the reference has one chain; the distances are then to all of its draws. A prediction of the
+    `sampled` ones that has fewer draws than B has a floor of its own, with B thinned to as many: what its few draws
+    alone make of the distance.
     """
     labels = isinstance(reference, Classification)
-    spaces = [""] if labels else ["", "_noise"]
     floor: dict[str, Distance] = {}
     found: dict[str, dict[str, Distance]] = {name: {} for name in predictions}
-    for space in spaces:
+    own: dict[str, dict[str, Distance]] = {name: {} for name in predictions}
+    for space in [""] if labels else ["", "_noise"]:
         anchor = _draws(reference, space, 0, 1)
+        unit = np.maximum(_flat(anchor).std(axis=0), np.finfo(np.float64).tiny)
         cuts = [(_flat(anchor[a]), _flat(np.delete(anchor, a, axis=0))) for a in _halves(len(anchor))]
-        floor |= _average(space, [_measure(labels, b, a) for a, b in cuts])
+        floor |= _average(space, [_measure(labels, b, a, unit) for a, b in cuts])
         largest = max((len(b) for _, b in cuts), default=anchor.shape[0] * anchor.shape[1])
         for name, prediction in predictions.items():
-            draws = _flat(_draws(prediction, space, 1, largest))
+            few = prediction.outputs.shape[0] * prediction.outputs.shape[1]
+            draws = _flat(_draws(prediction, space, 1, few if name in sampled else largest))
             pairs = [(a, _thin(draws, len(b))) for a, b in cuts] or [(_flat(anchor), draws)]
-            found[name] |= _average(space, [_measure(labels, mine, a) for a, mine in pairs])
-    return floor, found
+            found[name] |= _average(space, [_measure(labels, mine, a, unit) for a, mine in pairs])
+            if name in sampled and few < largest:
+                own[name] |= _average(space, [_measure(labels, _thin(b, few), a, unit) for a, b in cuts])
+    return floor, found, own
 
 
-def _measure(labels: bool, draws: np.ndarray, others: np.ndarray) -> dict[str, float]:
+def _measure(labels: bool, draws: np.ndarray, others: np.ndarray, unit: np.ndarray) -> dict[str, float]:
     if labels:
         p, q = draws.mean(axis=0), others.mean(axis=0)
         return {"total_variation": float(total_variation(p, q).mean()), "agreement": float(agreement(p, q).mean())}
-    gap = _quantile_gap(draws, others) / others.std(axis=0)
-    return {"w1": float(_gap_to_distance(gap, 1).mean()), "w2": float(_gap_to_distance(gap, 2).mean())}
+    gap, weights = _quantile_gap(draws, others)
+    gap = gap / unit
+    return {name: float(_gap_to_distance(gap, weights, power).mean()) for name, power in (("w1", 1), ("w2", 2))}
 
 
-def _quantile_gap(draws: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """At the middles of equal steps of probability, as many as the larger sample has draws."""
-    size = max(len(draws), len(others))
-    levels = (np.arange(size) + 0.5) / size
-    first, second = (np.sort(each, axis=0)[np.floor(levels * len(each)).astype(int)] for each in (draws, others))
-    return first - second
+def _quantile_gap(draws: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The gaps between the two quantile functions, which are steps, and how much probability each lasts."""
+    edges = np.unique(np.concatenate([np.arange(len(each) + 1) / len(each) for each in (draws, others)]))
+    middles = (edges[1:] + edges[:-1]) / 2
+    first, second = (np.sort(each, axis=0)[np.floor(middles * len(each)).astype(int)] for each in (draws, others))
+    return first - second, np.diff(edges)
 
 
-def _gap_to_distance(gap: np.ndarray, power: int) -> np.ndarray:
-    return np.abs(gap).mean(axis=0) if power == 1 else np.sqrt((gap**2).mean(axis=0))
+def _gap_to_distance(gap: np.ndarray, weights: np.ndarray, power: int) -> np.ndarray:
+    return np.tensordot(weights, np.abs(gap) ** power, axes=1) ** (1 / power)
 
 
 def _halves(chains: int) -> list[list[int]]:

@@ -41,6 +41,7 @@ from data import Split
 from diagnostics.pairs import inputs_and_targets
 from inference import Posterior, mixing
 from inference.arviz_import import arviz
+from inference.functions import PROBED_ROWS, probes
 from inference.prediction import Prediction, Regression
 
 __all__ = ["LeaveOneOut", "loo"]
@@ -132,6 +133,11 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
             "loo needs the data that the posterior was fitted to, all rows in the same order, and y is not what it "
             "observed; for other data use scores"
         )
+    if _in_another_order(posterior.probes, inputs):
+        raise ValueError(
+            "loo needs the data that the posterior was fitted to, all rows in the same order, and those of x are in "
+            "another one"
+        )
     ratios, correction = _ratios(posterior, inputs, targets)
     smoothed = arviz().psislw(ratios)[0] if correction == "made" else np.full(size, -np.log(size))
     left_out, kept, shapes, cdf = [], [], [], []
@@ -163,6 +169,15 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
         pit=np.concatenate(cdf) if cdf else None,
         caveat=posterior.method.caveat,
     )
+
+
+def _in_another_order(judged: np.ndarray, inputs: np.ndarray) -> bool:
+    """Whether the posterior's probes, of which the first are rows of its data, are rows of these, but not in place."""
+    expected = probes(inputs)
+    if judged.shape != expected.shape or np.array_equal(judged, expected):
+        return False
+    rows = {row.tobytes() for row in inputs}
+    return all(row.tobytes() in rows for row in judged[: min(len(inputs), PROBED_ROWS)])
 
 
 def _ratios(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, str]:

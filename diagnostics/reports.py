@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from data import Split
 from diagnostics import plots
 from diagnostics.cases import Case, cases
 from diagnostics.comparison import Comparison, compared
 from diagnostics.convergences import Convergence, convergence
-from diagnostics.layers import layers
+from diagnostics.layers import Layer, layers
+from diagnostics.pairs import inputs_and_outputs
 from diagnostics.pictures import Picture, of_chains, of_predictions, picture
 from inference import Posterior, Prediction, load
 from inference.prediction import Regression
 from models import Network
 
-__all__ = ["report"]
+__all__ = ["default_reference", "report"]
 
 _PACKAGES = ("touchstone-bnn", "jax", "numpyro", "arviz", "numpy")
 _STATES = {"interrupted": "stopped early", "unfinished": "not finished"}
@@ -58,8 +60,10 @@ class _Entry:
         """Its verdict in a word or two."""
         if self.convergence.passed is None:
             return "nothing to certify"
-        if self.convergence.kind == "guide" and np.isfinite(self.convergence.pareto_k):
-            return "close to the posterior" if self.convergence.passed else "an approximation"
+        if self.convergence.kind == "guide" and self.convergence.passed:
+            return "close to the posterior"
+        if self.convergence.kind == "guide" and self.convergence.settled:
+            return "an approximation"
         return "converged" if self.convergence.passed else "not to be relied on yet"
 
     @property
@@ -106,8 +110,8 @@ def report(
         posterior: one, or several by name; or the directory of a run, which may be under way, or a saved file.
         test: a `Split` or `(x, y)` to score predictions on; without it the report is about convergence alone.
         path: of the HTML file.
-        reference: the name of the posterior that the others are compared with; by default the first one made of
-            chains, if there are several posteriors.
+        reference: the name of the posterior that the others are compared with; by default, if there are several, the
+            first one of several exact chains, or of chains of any kind.
         title: of the page.
 
     Returns:
@@ -116,13 +120,17 @@ def report(
     posteriors = _loaded(posterior)
     if not posteriors:
         raise ValueError("report needs at least one posterior, got none")
+    if test is not None:
+        inputs_and_outputs("report", test)
     if reference is None and len(posteriors) > 1:
-        reference = next((name for name, each in posteriors.items() if each.kind == "chains"), None)
-    first = next(iter(posteriors.values()))
+        reference = default_reference(posteriors)
+    elif reference is not None and reference not in posteriors:
+        raise ValueError(f"reference must be one of {', '.join(posteriors)}, got {reference!r}")
     predictions = {} if test is None else _predictions(posteriors, test)
     comparison = None
-    if predictions and len(predictions) == len(posteriors):
-        comparison = compared(posteriors, predictions, test, reference)
+    if predictions:
+        able = {name: posteriors[name] for name in predictions}
+        comparison = compared(able, predictions, test, reference if reference in able else None)
     several = len(posteriors) > 1
     page = _template().render(
         title=title or f"Posterior of {'several methods' if several else next(iter(posteriors))}",
@@ -134,8 +142,7 @@ def report(
         units=_units(test, comparison),
         facts=_facts(posteriors, test),
         test_name=getattr(test, "name", "test data"),
-        layers=layers(first),
-        model=_spelled(first),
+        models=_models(posteriors),
         versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
     )
     path = Path(path)
@@ -144,7 +151,17 @@ def report(
     return path
 
 
+def default_reference(posteriors: Mapping[str, Posterior]) -> str | None:
+    """What others are compared with: the first of several exact chains, else of chains; None if there are none."""
+    chains = {name: each for name, each in posteriors.items() if each.kind == "chains"}
+    exact = {name: each for name, each in chains.items() if not each.method.caveat}
+    several = {name: each for name, each in exact.items() if each.shape[0] > 1}
+    return next(iter(several or exact or chains), None)
+
+
 def _loaded(given: Posterior | str | Path | Mapping[str, Posterior | str | Path]) -> dict[str, Posterior]:
+    if not isinstance(given, Posterior | str | Path | Mapping):
+        raise TypeError(f"report needs a posterior, several by name, or a path, got {type(given).__name__}")
     if isinstance(given, Mapping):
         return {name: each if isinstance(each, Posterior) else load(each) for name, each in given.items()}
     posterior = given if isinstance(given, Posterior) else load(given)
@@ -174,7 +191,11 @@ def _band(name: str, posterior: Posterior, prediction: Prediction, test: Any) ->
         return None
     margin = 0.15 * (x.max() - x.min())
     along = np.linspace(x.min() - margin, x.max() + margin, 200, dtype=np.float32)[:, None]
-    figure = plots.band({name: posterior.predict(along)}, along, (x, y))
+    drawn = posterior.predict(along)
+    if isinstance(test, Split):
+        location, scale = test.scaler.x_location, test.scaler.x_scale
+        drawn, along, x, y = test.restore(drawn), along * scale + location, x * scale + location, test.y_original
+    figure = plots.band({name: drawn}, along, (x, y))
     return picture(figure, "Mean and 90 % interval along the input, and the test data.")
 
 
@@ -206,6 +227,16 @@ def _facts(posteriors: Mapping[str, Posterior], test: Any) -> list[tuple[str, st
     if tempered:
         facts.append(("temperature", ", ".join(f"{value:g}" for value in tempered)))
     return facts
+
+
+def _models(posteriors: Mapping[str, Posterior]) -> list[tuple[str, str, tuple[Layer, ...]]]:
+    """For each different model whose posterior it is, what it is in words, and its layers."""
+    found: dict[str, tuple[list[str], Posterior]] = {}
+    for name, each in posteriors.items():
+        found.setdefault(_spelled(each), ([], each))[0].append(name)
+    return [
+        (", ".join(names) if len(found) > 1 else "", words, layers(first)) for words, (names, first) in found.items()
+    ]
 
 
 def _spelled(posterior: Posterior) -> str:

@@ -119,10 +119,11 @@ def function_mixing(posterior: Posterior, x: Any = None) -> Mixing | None:
     if not isinstance(posterior.model, Network):
         return None
     draws = np.asarray(function_draws(posterior, x), np.float64)
-    points = len(posterior.probes if x is None else x)
-    likelihood = posterior.model.likelihood
+    likelihood: Any = posterior.model.likelihood
     each = likelihood.functions(np.ones((1, likelihood.heads))).shape[-1]
-    noise = draws.shape[2] - points * each
+    inferred = likelihood.classes is None and getattr(likelihood, "scale", 1.0) is None
+    noise = likelihood.outputs if inferred else 0
+    points = (draws.shape[2] - noise) // each
     names = [f"f(x_{i // each})" if each == 1 else f"f(x_{i // each})[{i % each}]" for i in range(points * each)]
     names += [f"noise[{i}]" for i in range(noise)] if noise > 1 else ["noise"] * noise
     return Mixing(draws, tuple(names), draws.shape[2])

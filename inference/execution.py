@@ -16,6 +16,7 @@ from inference.averages import Average, Averages
 from inference.binding import Bound, bind
 from inference.compilation import enable_compilation_cache
 from inference.driver import drive
+from inference.functions import probes
 from inference.keeping import FUNCTIONS, Keeping
 from inference.ledgers import Ledger, Values
 from inference.methods import Method
@@ -32,7 +33,6 @@ from models.validation import one_of, positive_number
 __all__ = ["Plan", "execute", "plan"]
 
 _STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
-_PROBES, _BEYOND = 30, 10  # rows, and points between and outside them: enough to judge by, few enough to do so at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,22 +197,4 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
     if isinstance(predict_at, Split):
         predict_at = predict_at.x
     inputs = model.validate(predict_at)[0] if isinstance(model, Network) and predict_at is not None else None
-    return Keeping(method.keep, model, _probes(model, data), inputs)
-
-
-def _probes(model: Callable[..., Any], data: Data) -> np.ndarray:
-    """Inputs at which a network's functions are judged: in the data, between two rows of them, and outside.
-
-    The first are rows of the training data, evenly spaced; the second lie halfway between two of those; the third are
-    those farthest from the data's mean, twice as far away.
-    """
-    if not isinstance(model, Network):
-        return np.zeros((0, 0), np.float32)
-    inputs = np.asarray(data.arrays[0])
-    rows = inputs[np.unique(np.linspace(0, len(inputs) - 1, _PROBES).round().astype(int))]
-    mean = inputs.mean(axis=0, dtype=np.float64)
-    distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
-    count = min(_BEYOND, len(rows) // 2)
-    between = (rows[:count] + rows[len(rows) // 2 :][:count]) / 2
-    outside = mean + 2 * (rows[np.argsort(-distance, kind="stable")[:count]] - mean)
-    return np.concatenate([rows, between, outside]).astype(inputs.dtype)
+    return Keeping(method.keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)

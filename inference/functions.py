@@ -1,7 +1,7 @@
 """Function space: what a posterior says about y at given inputs, draw by draw.
 
 Weights of a network can be permuted without changing the function, so chains may disagree about every weight and agree
-about every prediction. These are the quantities in which agreement counts: class probabilities (logits have a direction
+about every prediction. These are the quantities in which agreement counts: log odds of classes (logits have a direction
 that the softmax ignores), or the mean of a regression and, where it is an output, its log scale; learned noise as one
 more.
 """
@@ -17,7 +17,28 @@ from inference.outputs import function_values
 from inference.posterior import Posterior
 from models import Network
 
-__all__ = ["function_draws", "weight_draws"]
+__all__ = ["PROBED_ROWS", "function_draws", "probes", "weight_draws"]
+
+PROBED_ROWS, _BEYOND = (
+    30,
+    10,
+)  # of the data, and points between and outside: enough to judge by, few enough to do so at once
+
+
+def probes(inputs: Any) -> np.ndarray:
+    """Inputs at which a network's functions are judged: in the data, between two rows of them, and outside.
+
+    The first are rows of the training data, evenly spaced; the second lie halfway between two of those; the third are
+    those farthest from the data's mean, twice as far away.
+    """
+    inputs = np.asarray(inputs)
+    rows = inputs[np.unique(np.linspace(0, len(inputs) - 1, PROBED_ROWS).round().astype(int))]
+    mean = inputs.mean(axis=0, dtype=np.float64)
+    distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
+    count = min(_BEYOND, len(rows) // 2)
+    between = (rows[:count] + rows[len(rows) // 2 :][:count]) / 2
+    outside = mean + 2 * (rows[np.argsort(-distance, kind="stable")[:count]] - mean)
+    return np.concatenate([rows, between, outside]).astype(inputs.dtype)
 
 
 def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "chain draw k"]:

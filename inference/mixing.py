@@ -1,12 +1,13 @@
 """R-hat, ESS and Monte Carlo error of arrays of draws, computed by ArviZ.
 
 ArviZ gives four identical frozen chains an R-hat of nan and the ESS of independent draws, and lets one NaN through.
-Here a quantity that stands still in a chain, or is not finite, has ESS 0 and an infinite R-hat and Monte Carlo error,
-so that no threshold can certify it.
+Here a quantity that stands still in a chain, is the same in two chains, or is not finite, has ESS 0 and an infinite
+R-hat and Monte Carlo error, so that no threshold can certify it.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from inference.arviz_import import arviz
 __all__ = ["chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
 _LEAST = 4  # draws
+_RARELY = 0.01  # of the steps from draw to draw: a chain that moves no more often stands still
 
 
 def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
@@ -54,8 +56,12 @@ def mcse(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
 
 
 def _sound(draws: np.ndarray) -> Bool[np.ndarray, " k"]:
-    moves = (draws != draws[:, :1]).any(axis=1).all(axis=0)
-    return moves & np.isfinite(draws).all(axis=(0, 1))
+    """Whether each chain moves now and then, no two chains are the same, and all is finite."""
+    moves = (draws[:, 1:] != draws[:, :-1]).mean(axis=1) if draws.shape[1] > 1 else np.zeros(draws.shape[::2])
+    apart = np.ones(draws.shape[2], bool)
+    for first, second in combinations(draws, 2):
+        apart &= (first != second).any(axis=0)
+    return (moves > _RARELY).all(axis=0) & apart & np.isfinite(draws).all(axis=(0, 1))
 
 
 def _where_sound(draws: np.ndarray, statistic: Any, otherwise: float) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
+from scipy.special import logsumexp
 
 from models.likelihoods import Likelihood, check_targets, scale_of_log_variance
 from models.validation import finite_array, positive_integer
@@ -50,8 +51,13 @@ class _Classifier(Likelihood):
         return _log_softmax(outputs.astype(np.float64))
 
     def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
-        """The probability of every class but the last, which follows from the others."""
-        return self.probabilities(outputs)[..., :-1]
+        """The log odds of every class but the last, which follows from the others.
+
+        They rise with the probability, so that ranks are those of it, and never round to one value as 1 - 1e-17 does.
+        """
+        logs = self.log_probabilities(outputs)
+        others = [logsumexp(np.delete(logs, k, axis=-1), axis=-1) for k in range(logs.shape[-1] - 1)]
+        return logs[..., :-1] - np.stack(others, axis=-1)
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -84,6 +84,9 @@ def test_wasserstein_distance_is_that_of_scipy():
     expected = [scipy.stats.wasserstein_distance(a[:, j], b[:, j]) for j in range(2)]
     np.testing.assert_allclose(wasserstein(a, b), expected)
     np.testing.assert_allclose(wasserstein(b + 3, b, power=2), 3.0)
+    for sizes in ((5, 3), (7, 5), (100, 120)):  # of which neither divides the other
+        a, b = (generator.normal(size=size) for size in sizes)
+        assert wasserstein(a[:, None], b[:, None])[0] == pytest.approx(scipy.stats.wasserstein_distance(a, b))
     # Between normal distributions W2 is in closed form; quantiles of many draws come close to it.
     many = generator.normal(size=(20_000, 1)), generator.normal(0.7, 1.5, size=(20_000, 1))
     np.testing.assert_allclose(wasserstein(*many, power=2), np.hypot(0.7, 0.5), atol=0.03)
@@ -93,6 +96,43 @@ def test_total_variation_and_agreement():
     p, q = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]), np.array([[0.4, 0.6, 0.0], [0.1, 0.1, 0.8]])
     np.testing.assert_allclose(total_variation(p, q), [0.1, 0.3])
     np.testing.assert_array_equal(agreement(p, q), [0.0, 1.0])
+
+
+@pytest.mark.parametrize("draws", [5, 40])
+def test_a_perfect_method_of_few_draws_has_a_floor_of_its_own(draws):
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    ratios = []
+    for _ in range(60):
+        few = _independent(generator, draws=draws)
+        comparison = diagnostics.compare({"few": few}, test, _independent(generator, draws=200))
+        (row,) = comparison.rows
+        ratios.append(np.log(row["w1"] / row["w1_floor"]))
+    z = np.mean(ratios) / (np.std(ratios) / np.sqrt(len(ratios)))
+    assert abs(z) < 5, f"mean log ratio to its floor {np.mean(ratios):.3f}, z = {z:.1f}"
+    assert row["w1_floor"] > comparison.floor["w1"]
+
+
+def test_what_is_hidden_by_noise_is_not_called_close():
+    """Functions ten times too narrow, under noise that dwarfs them."""
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    reference = _independent(generator, draws=100, scale=0.1)
+    narrow, same = (_independent(generator, draws=100, scale=scale) for scale in (0.01, 0.1))
+    comparison = diagnostics.compare({"narrow": narrow, "same": same}, test, reference)
+    assert comparison.near(comparison.rows[0], "w1_noise")
+    assert "as that is to itself: same. Farthest is narrow" in comparison.summary
+
+
+def test_a_reference_that_has_not_converged_is_said():
+    generator = np.random.default_rng(0)
+    test = generator.normal(size=(20, 2)), generator.normal(size=20)
+    reference = _independent(generator, draws=100)
+    reference.draws["output.bias"][0] += 3
+    comparison = diagnostics.compare({"a": _independent(generator)}, test, reference)
+    assert comparison.caution.startswith("the reference itself has not converged (worst R-hat")
+    assert comparison.caution in str(comparison)
+    assert diagnostics.compare({"a": reference}, test, _independent(generator, draws=100)).caution == ""
 
 
 def test_distances_with_noise_see_the_noise():
@@ -117,7 +157,7 @@ def test_a_point_gets_as_much_noise_as_the_others_have_draws():
     generator = np.random.default_rng(0)
     test = generator.normal(size=(20, 2)), generator.normal(size=20)
     reference = _independent(generator, draws=500, scale=0.01)
-    point = _independent(generator, chains=1, draws=1, scale=0.0)
+    point = replace(_independent(generator, chains=1, draws=1, scale=0.0), method=inference.MAP())
     row = diagnostics.compare({"point": point}, test, reference).rows[0]
     assert row["w1"] > 0.7  # a point in the middle of a normal distribution: E|z| = 0.8
     assert row["w1_noise"] < 0.1  # nearly all of the prediction is noise, which both have
@@ -215,6 +255,21 @@ def test_chains_are_halved_in_a_bounded_number_of_ways(chains, ways):
     assert all(len(half) == chains // 2 for half in halves)
     if chains == 16:
         assert len({half[0] for half in halves}) > 3  # not all of them begin alike
+
+
+@pytest.mark.parametrize(
+    ("posteriors", "test", "message"),
+    [
+        (3, (np.zeros((2, 2)), np.zeros(2)), "compare needs posteriors by name"),
+        ({}, (np.zeros((2, 2)), np.zeros(2)), "compare needs posteriors by name"),
+        ({"a": 3}, (np.zeros((2, 2)), np.zeros(2)), "compare needs posteriors, 'a' is a int"),
+        (None, np.zeros((2, 2)), "compare needs inputs and targets: a Split, or a pair"),
+    ],
+)
+def test_what_can_not_be_compared(posteriors, test, message):
+    given = {"a": _independent(np.random.default_rng(0))} if posteriors is None else posteriors
+    with pytest.raises(TypeError, match=message):
+        diagnostics.compare(given, test)
 
 
 def test_other_models_can_not_be_compared():

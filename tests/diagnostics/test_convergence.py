@@ -5,6 +5,7 @@ from __future__ import annotations
 import arviz as az
 import numpy as np
 import pytest
+import scipy.special
 
 import inference
 import models
@@ -36,6 +37,9 @@ DEGENERATE = {
     "identical frozen chains": lambda d: np.ones_like(d),
     "frozen at different points": lambda d: np.broadcast_to(np.arange(4.0)[:, None, None], d.shape),
     "one frozen chain": lambda d: np.where(np.arange(4)[:, None, None] == 2, 0.5, d),
+    "four copies of one chain": lambda d: np.repeat(d[:1], 4, axis=0),
+    "two chains of four alike": lambda d: d[[0, 1, 2, 2]],
+    "all moved once": lambda d: np.where((np.arange(300) == 0)[None, :, None], d, np.arange(4.0)[:, None, None]),
     "one NaN": lambda d: np.where((np.arange(300) == 7)[None, :, None], np.nan, d),
     "one infinity": lambda d: np.where((np.arange(300) == 7)[None, :, None], np.inf, d),
 }
@@ -134,7 +138,7 @@ def test_frozen_chains_fail():
 @pytest.mark.parametrize(
     ("statistics", "message"),
     [
-        ({"diverging": np.arange(1200).reshape(4, 300) == 5}, "1 divergent draws, in 1 of 4 chains"),
+        ({"diverging": np.arange(1200).reshape(4, 300) == 5}, "1 divergent draw, in 1 of 4 chains"),
         ({"energy": np.cumsum(np.random.default_rng(0).normal(size=(4, 300)), axis=1)}, "E-BFMI: least"),
         ({"energy": np.zeros((4, 300))}, "E-BFMI: least 0.00"),
     ],
@@ -159,6 +163,34 @@ def test_one_chain_is_judged_by_its_halves():
     judged = convergence(_posterior({"w": _draws((1, 2000, 1), seed=3)}))
     assert judged.passed
     assert np.isnan(judged.weights.rhat).all()
+
+
+def test_what_only_the_log_density_tells_is_no_certificate():
+    posterior = _posterior({"w": _draws((4, 500, 1))}, lp=_draws((4, 500, 1), seed=2)[..., 0])
+    judged = convergence(inference.Posterior(**{**posterior.__dict__, "draws": {}}))
+    assert judged.passed is None
+    assert "does not show convergence" in judged.verdict
+    apart = posterior.statistics["lp"] + np.arange(4)[:, None]
+    statistics = {**posterior.statistics, "lp": apart}
+    judged = convergence(inference.Posterior(**{**posterior.__dict__, "draws": {}, "statistics": statistics}))
+    assert judged.passed is False
+    assert any("R-hat in the log density" in failure for failure in judged.failures)
+
+
+def test_words_fit_what_there_is():
+    one = convergence(_posterior({"w": _draws((1, 2000, 1), seed=3)}))
+    assert "can't show whether others would end elsewhere" in one.verdict
+    assert any("Run several chains" in step for step in one.advice)
+    few = np.arange(4)[:, None] == 0
+    divergent = convergence(_posterior({"w": _draws((4, 2000, 1))}, diverging=few & (np.arange(2000) == 7)))
+    assert divergent.verdict.startswith("Convergence failed (1 divergent draw, in 1 of 4 chains; worst R-hat 1.00")
+    # Two inputs that are the same: only the sum of their weights is determined, and there are no units to trade places.
+    weights = _draws((4, 1000, 2, 1)) + np.array([1.0, -1.0])[:, None] * 3 * np.arange(4)[:, None, None, None]
+    linear = models.linear(likelihood=models.Gaussian(scale=1.0))
+    draws = {"output.weight": weights, "output.bias": _draws((4, 1000, 1), seed=5)}
+    judged = convergence(_posterior(draws, linear), np.ones((3, 2)))
+    assert judged.passed
+    assert "because some of them can change together" in judged.verdict
 
 
 def test_too_few_draws_fail():
@@ -216,7 +248,18 @@ def test_function_space_is_probabilities_means_and_noise(conjugate):
     labels = inference.run(models.logistic(), conjugate.x, conjugate.y > 0, method="svi", steps=20, progress=False)
     values = function_draws(labels, conjugate.x[:5])
     assert values.shape == (1, 1000, 5)
-    assert ((values > 0) & (values < 1)).all()
+    likelihood, outputs = labels.model.likelihood, labels.predict(conjugate.x[:5]).outputs
+    np.testing.assert_allclose(scipy.special.expit(values), likelihood.probabilities(outputs)[..., 0], rtol=1e-6)
+
+
+def test_probabilities_that_round_to_1_are_not_frozen():
+    logits = np.zeros((4, 300, 1, 3), np.float32)
+    logits[..., 0] = 60 + np.random.default_rng(0).normal(size=(4, 300, 1))
+    likelihood = models.Categorical(3)
+    assert (likelihood.probabilities(logits)[..., 0] == 1).all()
+    values = likelihood.functions(logits)[:, :, 0]
+    np.testing.assert_allclose(values[..., 0], logits[:, :, 0, 0] - np.log(2), rtol=1e-6)
+    assert mixing.ess(values).min() > 500
 
 
 def test_the_inputs_at_which_functions_are_judged_can_be_chosen():

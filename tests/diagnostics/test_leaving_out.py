@@ -189,7 +189,7 @@ def test_a_linearised_network_is_its_own_posterior(temperature):
     exact = _exact(jacobian, y - offset, 0.4, 1 / temperature, temperature)
     truth = scipy.stats.norm(exact[0, :, 0] + offset, exact[0, :, 1])
     found = loo(posterior, x, y)
-    good = found.pareto_k < found.threshold
+    good = found.pareto_k < 0.5  # the weights have a variance, and so the estimate a standard error
     assert good.sum() >= 8
     of_log, of_pit = _errors(
         posterior, x, y, 0.0, temperature
@@ -323,6 +323,12 @@ def test_ensembles_and_dropout_are_not_certified(conjugate):
     assert "no Metropolis step" in str(loo(unadjusted, conjugate.x, conjugate.y))
 
 
+def test_rows_in_another_order_are_refused(conjugate):
+    posterior = conjugate.run(method="svi", steps=20, draws=30)
+    with pytest.raises(ValueError, match="those of x are in another one"):
+        loo(posterior, conjugate.x[::-1], conjugate.y)
+
+
 def test_what_does_not_fit(conjugate):
     posterior, x, y = conjugate.exact(1, 50), conjugate.x, conjugate.y
     with pytest.raises(ValueError, match="loo needs several draws, and this posterior has one"):
@@ -331,7 +337,7 @@ def test_what_does_not_fit(conjugate):
         loo(posterior, x, y + 1)
     with pytest.raises(ValueError, match="loo needs the data that the posterior was fitted to"):
         loo(posterior, x[:30], y[:30])
-    with pytest.raises(TypeError, match="loo needs targets"):
+    with pytest.raises(TypeError, match="loo needs inputs and targets"):
         loo(posterior, x)
     with pytest.raises(TypeError, match="loo needs the posterior of a network"):
         loo(replace(posterior, model=lambda x: None), x, y)
