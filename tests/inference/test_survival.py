@@ -249,11 +249,12 @@ def test_sigterm_ends_the_process_with_its_code(tmp_path, long_run):
 
 
 def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, long_run):
-    done = {}
+    calls, killed = [], []
 
     def take(self, *args):
-        done["count"] = done.get("count", 0) + 1
-        if done["count"] == 40:
+        calls.append(self)
+        if len(calls) >= 40 and self.done > 0 and not killed:  # however slow the machine is, something is there to save
+            killed.append(self)
             os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *args)
 
@@ -271,7 +272,7 @@ def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, long_r
 
 
 def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch):
-    options = {**METHODS["nuts"], "draws": 200, "start": "random"}
+    options = {**METHODS["nuts"], "draws": 2000, "start": "random"}  # enough for a slow machine to notice in time
     plain = _run(**options)
     original, calls = chains.Chain.take, []
 
@@ -285,7 +286,7 @@ def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(chains.Chain, "take", take)
     stopped = _run(tmp_path / "a", **options)
     assert stopped.ended == "interrupted"
-    assert 0 < stopped.shape[1] < 200
+    assert 0 < stopped.shape[1] < 2000
     monkeypatch.undo()
     assert _same(plain, inference.resume(tmp_path / "a", progress=False))
 
