@@ -141,6 +141,8 @@ def average(predictions: Mapping[str, Prediction], weights: Mapping[str, float] 
         TypeError: if one is not the prediction of a network.
         ValueError: if the predictions or the weights don't go together.
     """
+    if not isinstance(predictions, Mapping):
+        raise TypeError(f"average needs predictions by name, such as {{'relu': ...}}, got {type(predictions).__name__}")
     if not predictions:
         raise ValueError("predictions must hold at least one prediction by its name, got none")
     for name, prediction in predictions.items():
@@ -176,6 +178,10 @@ def stacking_weights(log_densities: Mapping[str, Any]) -> dict[str, float]:
         ValueError: if they are not finite or not of the same points.
         RuntimeError: if the weights could not be found, as far as known only where densities differ absurdly.
     """
+    if not isinstance(log_densities, Mapping):
+        raise TypeError(
+            f"stacking_weights needs log densities by name, such as {{'relu': ...}}, got {type(log_densities).__name__}"
+        )
     if not log_densities:
         raise ValueError("log_densities must hold at least one array by its name, got none")
     columns = {name: finite_array(f"log_densities: '{name}'", values) for name, values in log_densities.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["effective_sizes", "energies", "losses", "mixing", "ranks", "temperatures", "traces"]
 
 _RANK_BINS = 20
+_LEAST_DRAWS = 4
 
 
 def mixing(
@@ -116,6 +118,7 @@ def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
 
 def energies(posterior: Posterior, title: str = "") -> Figure:
     """The energy, and how much of it one trajectory changes: a chain explores well if both are as wide (E-BFMI)."""
+    _require(posterior, "energy", posterior.statistics, "energies")
     energy = np.asarray(posterior.statistics["energy"], np.float64)
     figure, (axes,) = chart([title or "Energy, and its change from draw to draw"])
     level, change = energy - energy.mean(axis=1, keepdims=True), np.diff(energy, axis=1)
@@ -130,6 +133,7 @@ def energies(posterior: Posterior, title: str = "") -> Figure:
 
 def temperatures(posterior: Posterior, title: str = "") -> Figure:
     """Running means of the two temperatures along every chain, and the temperature that they should have."""
+    _require(posterior, "kinetic_temperature", posterior.statistics, "temperatures")
     figure, (axes,) = chart([title or "Temperatures so far, of the momentum and of the positions"])
     both = ("kinetic", COLOURS[0]), ("configurational", COLOURS[1])
     for name, colour in both:
@@ -145,6 +149,7 @@ def temperatures(posterior: Posterior, title: str = "") -> Figure:
 
 def losses(posterior: Posterior, title: str = "") -> Figure:
     """The loss at every step, over its last nine tenths."""
+    _require(posterior, "loss", posterior.curves, "losses")
     figure, (axes,) = chart([title or "Loss"])
     for i, chain in enumerate(posterior.curves["loss"]):
         first = len(chain) // 10
@@ -157,11 +162,21 @@ def losses(posterior: Posterior, title: str = "") -> Figure:
 
 def _worst(posterior: Posterior, x: Any) -> tuple[str, np.ndarray]:
     """Name and draws, (chain, draw), of the quantity on which the chains agree least."""
+    if posterior.kind != "chains" or posterior.shape[1] < _LEAST_DRAWS:
+        raise ValueError(
+            f"this figure is of chains of at least {_LEAST_DRAWS} draws; {posterior.method.name} gave "
+            f"{posterior.shape[0]} x {posterior.shape[1]} draws of the kind '{posterior.kind}'"
+        )
     space = function_mixing(posterior, x)
     if space is None:
         return "the log density", np.asarray(posterior.statistics["lp"], np.float64)
     worst = int(space.judged_rhat.argmax())
     return space.names[worst], space.draws[..., worst]
+
+
+def _require(posterior: Posterior, name: str, found: Mapping[str, np.ndarray], figure: str) -> None:
+    if name not in found:
+        raise ValueError(f"plots.{figure} shows what {posterior.method.name} does not have: its run recorded no {name}")
 
 
 def _spaces(

@@ -48,6 +48,8 @@ def band(
     predictions: Mapping[str, Prediction], x: np.ndarray, data: tuple[np.ndarray, np.ndarray] | None = None
 ) -> Figure:
     """Mean and central 90 % interval along one input, for each prediction; `data` adds observed points."""
+    if not isinstance(predictions, Mapping):
+        raise TypeError(f"band needs predictions by name, such as {{'hmc': ...}}, got {type(predictions).__name__}")
     figure, axes = _figure("Predicted mean and 90 % interval")
     order = np.argsort(x[:, 0])
     for (name, prediction), colour in zip(predictions.items(), cycle(COLOURS), strict=False):

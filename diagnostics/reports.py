@@ -223,6 +223,9 @@ def _facts(posteriors: Mapping[str, Posterior], test: Any) -> list[tuple[str, st
     if test is not None:
         name = getattr(test, "name", "given as arrays")
         facts.append(("test rows", f"{len(test.x if hasattr(test, 'x') else test[1]):,} ({name})"))
+    mute = [name for name, each in posteriors.items() if not (isinstance(each.model, Network) and each.complete)]
+    if test is not None and mute:
+        facts.append(("without predictions", f"{', '.join(mute)}: not a network of models, or its draws were not kept"))
     tempered = sorted({each.temperature for each in posteriors.values()} - {1.0})
     if tempered:
         facts.append(("temperature", ", ".join(f"{value:g}" for value in tempered)))

@@ -33,6 +33,24 @@ def test_figures_show_what_they_say(regression):
         diagnostics.plots.reliability(prediction, test)
 
 
+def test_figures_of_what_there_is_not(regression):
+    posteriors, test = regression
+    for draw, name, message in (
+        (diagnostics.plots.energies, "svi", "svi does not have: its run recorded no energy"),
+        (diagnostics.plots.temperatures, "nuts", "nuts does not have: its run recorded no kinetic_temperature"),
+        (diagnostics.plots.losses, "nuts", "nuts does not have: its run recorded no loss"),
+        (diagnostics.plots.ranks, "map", "this figure is of chains of at least 4 draws; map gave 1 x 1"),
+        (diagnostics.plots.traces, "svi", "of the kind 'guide'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw(posteriors[name])
+    with pytest.raises(TypeError, match="band needs predictions by name"):
+        diagnostics.plots.band(posteriors["svi"].predict(test), test.x)
+    for function in (diagnostics.average, diagnostics.stacking_weights):
+        with pytest.raises(TypeError, match="by name"):
+            function([1, 2])
+
+
 def test_band_for_one_input():
     train, test = data.load("gap").split()
     model = models.mlp((3,), "tanh")

@@ -163,6 +163,7 @@ def test_a_report_of_draws_that_were_not_kept(tmp_path):
     )
     page = _text(diagnostics.report(posterior, test, path=tmp_path / "r.html"))
     assert "Predictions" not in page
+    assert "its draws were not kept" in page
     assert "R-hat of weights and of functions" in page
 
 
