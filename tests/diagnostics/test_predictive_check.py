@@ -157,7 +157,7 @@ def test_usual_statistics_of_labels_and_of_several_outputs(conjugate):
 
 def test_what_does_not_fit(conjugate):
     posterior, x, y = conjugate.exact(draws=5), conjugate.x, conjugate.y
-    with pytest.raises(TypeError, match=r"predictive_check needs targets: give x and y, or a Split or \(x, y\)"):
+    with pytest.raises(TypeError, match=r"predictive_check needs inputs and targets: a Split, or a pair"):
         predictive_check(posterior, x)
     with pytest.raises(TypeError, match="predictive_check needs the posterior of a network of models"):
         predictive_check(replace(posterior, model=lambda x: None), x, y)
