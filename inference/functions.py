@@ -19,10 +19,10 @@ from models import Network
 
 __all__ = ["PROBED_ROWS", "function_draws", "probes", "weight_draws"]
 
-PROBED_ROWS, _BEYOND = (
-    30,
-    10,
-)  # of the data, and points between and outside: enough to judge by, few enough to do so at once
+PROBED_ROWS = 30
+"""How many rows of the data are probes."""
+
+_BEYOND = 10  # points between rows, and as many outside: few enough to be judged at once
 
 
 def probes(inputs: Any) -> np.ndarray:
