@@ -98,10 +98,11 @@ def test_bounded_noise_is_found_in_its_own_coordinate():
 @pytest.mark.parametrize("structure", ["diagonal", "last_layer"])
 def test_an_evidence_that_is_not_the_networks_comes_with_a_warning(structure):
     model, x, y = small()
+    options = {"method": "laplace", "structure": structure, "draws": 2, "progress": False}
     with pytest.warns(UserWarning, match=f'evidence with structure="{structure}"'):
-        inference.run(
-            model, x, y, method="laplace", structure=structure, hyperparameters="evidence", draws=2, progress=False
-        )
+        chosen = inference.run(model, x, y, hyperparameters="evidence", **options)
+    assert chosen.guide["prior_scale_factor"] != 1
+    assert "prior_scale_factor" not in inference.run(model, x, y, **options).guide  # and no warning, which is an error
 
 
 def test_evidence_leaves_the_priors_of_layers_that_are_held():
