@@ -1,10 +1,7 @@
-"""Information theory of NumPyro distributions: closed forms, sums and draws against quadrature and SciPy."""
+"""Information theory of NumPyro distributions: closed forms, sums and supports against quadrature and SciPy."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -12,10 +9,10 @@ import pytest
 import scipy.stats
 from numpyro.distributions import transforms
 from numpyro.distributions.kl import kl_divergence
-from scipy.integrate import quad
 
 from diagnostics import information
 from inference.masks import MaskedMatrix
+from tests.diagnostics.scipy_densities import DRAWS, by_scipy, integral
 
 MATRIX = np.array([[1.5, 0.4], [0.4, 0.8]])
 PLANE = dist.MultivariateNormal(jnp.zeros(3), jnp.eye(3))
@@ -27,36 +24,6 @@ MIXTURE = dist.MixtureSameFamily(dist.Categorical(jnp.array([0.992, 0.008])), di
 HALVES = dist.MixtureGeneral(dist.Categorical(jnp.array([0.5, 0.5])), [dist.Uniform(0.0, 1.0), dist.Uniform(1.0, 2.0)])
 NOISELESS, PRIOR = MaskedMatrix(jnp.ones((2, 3)), 0.8), dist.Normal().expand([2, 3]).to_event(2)
 HALF = np.array([1.0, 1.0]) / 2
-DRAWS = 1000  # in all tests: programs are compiled for each number of them
-
-
-def _scipy(distribution: Any) -> Any:
-    """The same by SciPy."""
-    made = {
-        dist.Normal: lambda d: scipy.stats.norm(d.loc, d.scale),
-        dist.Laplace: lambda d: scipy.stats.laplace(d.loc, d.scale),
-        dist.Logistic: lambda d: scipy.stats.logistic(d.loc, d.scale),
-        dist.Beta: lambda d: scipy.stats.beta(d.concentration1, d.concentration0),
-        dist.Gamma: lambda d: scipy.stats.gamma(d.concentration, scale=1 / d.rate),
-        dist.InverseGamma: lambda d: scipy.stats.invgamma(d.concentration, scale=d.rate),
-        dist.Weibull: lambda d: scipy.stats.weibull_min(d.concentration, scale=d.scale),
-        dist.StudentT: lambda d: scipy.stats.t(d.df, d.loc, d.scale),
-        dist.LogNormal: lambda d: scipy.stats.lognorm(d.scale, scale=np.exp(d.loc)),
-        dist.Uniform: lambda d: scipy.stats.uniform(d.low, d.high - d.low),
-        dist.Pareto: lambda d: scipy.stats.pareto(d.alpha, scale=d.scale),
-        dist.Levy: lambda d: scipy.stats.levy(d.loc, d.scale),
-        dist.GeometricProbs: lambda d: scipy.stats.geom(d.probs, loc=-1),
-        dist.Dirichlet: lambda d: scipy.stats.dirichlet(np.asarray(d.concentration)),
-        dist.MultivariateNormal: lambda d: scipy.stats.multivariate_normal(d.loc, d.covariance_matrix),
-    }
-    return made[type(distribution)](distribution)
-
-
-def _integral(p: Any, q: Any, term: Any) -> float:
-    """The integral of a term of two densities, over where either is."""
-    lower, upper = min(p.ppf(1e-14), q.ppf(1e-14)), max(p.isf(1e-14), q.isf(1e-14))
-    points = [float(d.ppf(level)) for d in (p, q) for level in (0.01, 0.25, 0.5, 0.75, 0.99)]
-    return quad(lambda x: term(p.pdf(x), q.pdf(x)), lower, upper, points=sorted(points), limit=400)[0]
 
 
 ENTROPIES = [
@@ -71,7 +38,7 @@ ENTROPIES = [
 def test_entropies_in_closed_form_are_those_of_scipy(p):
     estimate = information.entropy(p)
     assert estimate.error == 0
-    assert estimate == pytest.approx(float(_scipy(p).entropy()), rel=1e-6)
+    assert estimate == pytest.approx(float(by_scipy(p).entropy()), rel=1e-6)
 
 
 KLS = [
@@ -85,11 +52,11 @@ KLS = [
 def test_divergences_in_closed_form_are_the_integral(p, q):
     estimate = information.kl(p, q)
     assert estimate.error == 0
-    expected = _integral(_scipy(p), _scipy(q), scipy.special.rel_entr)
+    expected = integral(by_scipy(p), by_scipy(q), scipy.special.rel_entr)
     assert estimate == pytest.approx(expected, rel=1e-6)
     both = information.cross_entropy(p, q)
     assert both.error == 0
-    assert both == pytest.approx(float(_scipy(p).entropy()) + expected, rel=1e-6)
+    assert both == pytest.approx(float(by_scipy(p).entropy()) + expected, rel=1e-6)
 
 
 def test_a_common_transform_changes_no_divergence():
@@ -140,7 +107,7 @@ def test_chi_squared_of_normals():
         dist.Normal(0.0, jnp.array([1.0, 0.8, 2.0])),
     )
     expected = [
-        _integral(scipy.stats.norm(m, s), scipy.stats.norm(0, t), lambda p, q: (p - q) ** 2 / q)
+        integral(scipy.stats.norm(m, s), scipy.stats.norm(0, t), lambda p, q: (p - q) ** 2 / q)
         for m, s, t in ((0.0, 1.0, 1.0), (1.0, 0.5, 0.8))
     ]
     np.testing.assert_allclose(information.chi_squared(p, q), [*expected, np.inf], rtol=1e-6, atol=1e-12)
@@ -273,116 +240,9 @@ def test_the_other_way_round_is_finite():
     assert information.entropy(STRETCHED, "bits", draws=DRAWS) == pytest.approx(np.log2(3))
 
 
-MONTE_CARLO = {
-    "normal, Laplace": (dist.Normal(0.5, 1.0), dist.Laplace(0.0, 1.0)),
-    "Laplace, Student-t": (dist.Laplace(0.0, 1.0), dist.StudentT(5.0, 0.5, 1.0)),
-}
-
-
-@pytest.mark.parametrize("case", MONTE_CARLO)
-def test_draws_come_to_the_integral(case):
-    p, q = MONTE_CARLO[case]
-    ours, theirs = _scipy(p), _scipy(q)
-    for measure, term in (
-        (information.kl, scipy.special.rel_entr),
-        (information.cross_entropy, lambda p, q: -scipy.special.xlogy(p, q)),
-        (information.total_variation, lambda p, q: abs(p - q) / 2),
-        (information.chi_squared, lambda p, q: (p - q) ** 2 / q),
-    ):
-        estimate = measure(p, q, draws=DRAWS)
-        assert 0 < estimate.error < 0.1
-        assert abs(estimate - _integral(ours, theirs, term)) < 5 * estimate.error, measure.__name__
-
-
-def test_the_error_of_draws_is_right():
-    # 300 independent estimates of KL(Laplace(0, 1) || N(0, 2^2)) = log(2 sqrt(2 pi) / 2) - 1 + 1/4.
-    p, q = dist.Laplace(0.0, 1.0), dist.Normal(0.0, 2.0).expand([300])
-    expected = 0.5 * np.log(2 * np.pi) - 0.75
-    estimate = information.kl(p, q, draws=DRAWS)
-    scores = (estimate - expected) / estimate.error
-    assert np.mean(scores**2) == pytest.approx(1.0, abs=5 * np.sqrt(2 / 300))
-    assert len(np.unique(estimate)) == 300
-    # The same as one event: the sum, and its error.
-    joint = information.kl(p.expand([300]).to_event(1), q.to_event(1), draws=DRAWS)
-    assert joint.error == pytest.approx(np.sqrt(np.sum(estimate.error**2)), rel=0.05)
-    assert abs(joint - 300 * expected) < 5 * joint.error
-
-
-def test_the_error_of_draws_from_both_is_right():
-    # N(0, 1) and N(1, 1): TV = 2 Phi(1/2) - 1.
-    p, q = dist.Normal(), dist.Normal(1.0, 1.0).expand([300])
-    estimate = information.total_variation(p, q, draws=DRAWS)
-    scores = (estimate - (2 * scipy.stats.norm.cdf(0.5) - 1)) / estimate.error
-    assert np.mean(scores**2) == pytest.approx(1.0, abs=5 * np.sqrt(2 / 300))
-
-
-def test_a_rare_difference_has_an_error():
-    # Eight draws of Q in a thousand are where P is not: the terms, at most 1, have a variance however few they are.
-    expected = quad(
-        lambda x: abs(
-            scipy.stats.norm.pdf(x)
-            - 0.992 * scipy.stats.norm.pdf(x, 0, 1.05)
-            - 0.008 * scipy.stats.norm.pdf(x, 8, 1.05)
-        ) / 2,
-        -10, 20, points=[-1, 0, 1, 4, 8], limit=200,
-    )[0]  # fmt: skip
-    estimate = information.total_variation(dist.Normal(), MIXTURE, draws=DRAWS)
-    assert 0 < estimate.error < 0.01
-    assert abs(estimate - expected) < 5 * estimate.error
-
-
-def test_total_variation_of_products():
-    # N(0, I) and N(m, I): TV = 2 Phi(|m| / 2) - 1, whatever the direction.
-    p, q = dist.Normal(jnp.zeros(4), 1.0).to_event(1), dist.Normal(jnp.full(4, 0.5), 1.0).to_event(1)
-    estimate = information.total_variation(p, q, draws=DRAWS)
-    assert 0 < estimate.error < 0.02
-    assert abs(estimate - (2 * scipy.stats.norm.cdf(0.5) - 1)) < 5 * estimate.error
-
-
-def test_chi_squared_of_products():
-    p, q = dist.Normal(jnp.zeros(2), 1.0), dist.Laplace(jnp.array([0.0, 0.5]), 1.0)
-    one = information.chi_squared(p, q, draws=DRAWS)
-    joint = information.chi_squared(p.to_event(1), q.to_event(1), draws=DRAWS)
-    assert joint == pytest.approx(np.prod(1 + one) - 1)
-    assert joint.error == pytest.approx((1 + joint) * np.hypot(*(one.error / (1 + one))))
-
-
-def test_the_series_that_numpyro_cuts_off_is_not_used():
-    # Kumaraswamy(1/2, 1/2) is the square of Beta(1, 1/2): by its quantiles, at 200,000 midpoints.
-    p, q = dist.Kumaraswamy(0.5, 0.5), dist.Beta(1.0, 3.0)
-    root = scipy.stats.beta(1.0, 0.5).ppf((np.arange(200_000) + 0.5) / 200_000)
-    log_p = scipy.stats.beta(1.0, 0.5).logpdf(root) - np.log(2 * root)
-    expected = np.mean(log_p - scipy.stats.beta(1.0, 3.0).logpdf(root**2))
-    estimate = information.kl(p, q, draws=DRAWS)
-    assert abs(estimate - expected) < 5 * estimate.error
-    assert expected - float(kl_divergence(p, q)) > 0.5
-
-
-def test_divergences_that_draws_can_not_tell_have_no_error():
-    assert information.kl(dist.Cauchy(0.0, 1.0), dist.Normal(), draws=DRAWS).error == np.inf
-    # Infinite, which no draw can show.
-    assert information.chi_squared(dist.Laplace(0.0, 3.0), dist.Normal(), draws=DRAWS).error == np.inf
-
-
-def test_draws_that_are_rounded_to_the_edge_of_the_support_are_an_error():
-    for q in (dist.HalfNormal(1.0), dist.Normal()):
-        with pytest.raises(FloatingPointError, match="edge of their support"):
-            information.kl(dist.Gamma(5e-4, 1.0), q, draws=DRAWS)
-    with pytest.raises(FloatingPointError, match="no density at all"):
-        information.entropy(NOISELESS, draws=DRAWS)
-
-
 def test_self_information_of_an_outcome():
     np.testing.assert_allclose(
         information.self_information(dist.Normal(0.0, 2.0), outcome=[0.0, 1.0]), -scipy.stats.norm(0, 2).logpdf([0, 1])
     )
     assert information.self_information(dist.Uniform(0.0, 1.0), outcome=3.0) == np.inf
     assert information.self_information(dist.Bernoulli(0.25), "bits", outcome=1) == pytest.approx(2.0)
-
-
-def test_a_seed_decides_the_draws():
-    p, q = dist.Laplace(0.0, 1.0), dist.Normal()
-    first, again, key = (information.kl(p, q, draws=DRAWS, seed=seed) for seed in (1, 1, jax.random.key(1)))
-    assert first.value == again.value == key.value
-    assert first != information.kl(p, q, draws=DRAWS, seed=2)
-    assert jax.dtypes.canonicalize_dtype(np.float64) == np.float32  # float64 inside, and nothing of it outside
