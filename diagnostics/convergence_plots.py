@@ -28,12 +28,11 @@ def mixing(
     title: str = "",
     aligned: Mixing | None = None,
 ) -> Figure:
-    """R-hat of weights, of weights without symmetries, and of functions: the share of quantities above it."""
+    """R-hat of weights, of weights without symmetries, and of functions, as histograms."""
     figure, (axes,) = chart([title or "R-hat of weights and of functions"])
     for name, space, colour, style in _spaces(weights, aligned, functions):
-        values = np.sort(np.maximum(np.where(np.isfinite(space.judged_rhat), space.judged_rhat, 11.0) - 1, 1e-4))
-        above = 1 - np.arange(len(values)) / len(values)
-        axes.step(np.append(values, values[-1]), np.append(above, 0.0), color=colour, ls=style, lw=1.4, label=name)
+        values = np.clip(np.where(np.isfinite(space.judged_rhat), space.judged_rhat, 11.0) - 1, 1e-4, 10.0)
+        _histogram(axes, values, np.geomspace(1e-4, 10.0, 41), name, colour, style)
     axes.set_xscale("log")
     axes.axvline(threshold - 1, color="k", lw=0.8, ls=":")
     axes.annotate(
@@ -42,7 +41,7 @@ def mixing(
     ticks = [1e-4, 1e-3, 1e-2, 1e-1, 1.0]
     axes.set_xticks(ticks, [f"{1 + tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel="R-hat", ylabel="share of quantities above", xlim=(0.9e-4, 12), ylim=(0, 1.02))
+    axes.set(xlabel="R-hat", ylabel="share of quantities", xlim=(0.9e-4, 12))
     axes.legend(frameon=False, fontsize="small")
     return figure
 
@@ -54,12 +53,11 @@ def effective_sizes(
     title: str = "",
     aligned: Mixing | None = None,
 ) -> Figure:
-    """ESS, the smaller of bulk and tail, in the same spaces: the share of quantities below it."""
+    """ESS, the smaller of bulk and tail, in the same spaces, as histograms."""
     figure, (axes,) = chart([title or "Effective draws of weights and of functions"])
     for name, space, colour, style in _spaces(weights, aligned, functions):
-        values = np.sort(np.maximum(np.minimum(space.ess_bulk, space.ess_tail), 1.0))
-        below = np.arange(len(values) + 1) / len(values)
-        axes.step(np.insert(values, 0, values[0]), below, where="post", color=colour, ls=style, lw=1.4, label=name)
+        values = np.maximum(np.minimum(space.ess_bulk, space.ess_tail), 1.0)
+        _histogram(axes, values, np.geomspace(*_span(weights, aligned, functions), 31), name, colour, style)
     axes.set_xscale("log")
     axes.axvline(threshold, color="k", lw=0.8, ls=":")
     axes.annotate(f" {threshold:g}", (threshold, 0.0), xycoords=("data", "axes fraction"), va="bottom", fontsize=8)
@@ -67,7 +65,7 @@ def effective_sizes(
     ticks = [step * 10**power for power in range(7) for step in (1, 2, 5) if low <= step * 10**power <= high]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel="effective sample size, bulk or tail", ylabel="share of quantities below", ylim=(0, 1.02))
+    axes.set(xlabel="effective sample size, bulk or tail", ylabel="share of quantities")
     axes.legend(frameon=False, fontsize="small")
     return figure
 
@@ -172,6 +170,21 @@ def _worst(posterior: Posterior, x: Any) -> tuple[str, np.ndarray]:
         return "the log density", np.asarray(posterior.statistics["lp"], np.float64)
     worst = int(space.judged_rhat.argmax())
     return space.names[worst], space.draws[..., worst]
+
+
+def _histogram(axes: Any, values: np.ndarray, edges: np.ndarray, name: str, colour: str, style: str) -> None:
+    """Shares of quantities, as a line that others can lie on."""
+    shares = np.histogram(values, edges)[0] / len(values)
+    axes.stairs(shares, edges, color=colour, ls=style, lw=1.4, label=name)
+    if style == "-":
+        axes.stairs(shares, edges, color=colour, fill=True, alpha=0.2, lw=0)
+
+
+def _span(*spaces: Mixing | None) -> tuple[float, float]:
+    """From below the least to above the largest effective size of all spaces."""
+    sizes = [np.minimum(space.ess_bulk, space.ess_tail) for space in spaces if space is not None]
+    every = np.maximum(np.concatenate(sizes), 1.0)
+    return float(every.min()) / 1.05, float(every.max()) * 1.05
 
 
 def _require(posterior: Posterior, name: str, found: Mapping[str, np.ndarray], figure: str) -> None:
