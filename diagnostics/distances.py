@@ -1,8 +1,9 @@
 r"""How far predictions are from those of a reference, beside how far the reference is from itself.
 
-The reference's chains are cut into two halves A and B in every way (up to 70). The noise floor is the distance of B to
-A; another posterior, thinned to the size of B, is measured against the same A. A perfect one so lands on the floor:
-against all of the reference it would seem better than the reference's own halves.
+The reference's chains are cut into two halves A and B in every way (up to 70). Two chains can be cut in one way only,
+which tells nothing of the floor's own spread, so the halves of each count as chains then. The noise floor is the
+distance of B to A; another posterior, thinned to the size of B, is measured against the same A. A perfect one so lands
+on the floor: against all of the reference it would seem better than the reference's own halves.
 
 For regression the distances at each test point are Wasserstein distances between quantile functions F^-1 and G^-1,
 
@@ -75,7 +76,7 @@ def distances(
     found: dict[str, dict[str, Distance]] = {name: {} for name in predictions}
     own: dict[str, dict[str, Distance]] = {name: {} for name in predictions}
     for space in [""] if labels else ["", "_noise"]:
-        anchor = _draws(reference, space, 0, 1)
+        anchor = _several(_draws(reference, space, 0, 1))
         unit = np.maximum(_flat(anchor).std(axis=0), np.finfo(np.float64).tiny)
         cuts = [(_flat(anchor[a]), _flat(np.delete(anchor, a, axis=0))) for a in _halves(len(anchor))]
         floor |= _average(space, [_measure(labels, b, a, unit) for a, b in cuts])
@@ -109,6 +110,14 @@ def _quantile_gap(draws: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np
 
 def _gap_to_distance(gap: np.ndarray, weights: np.ndarray, power: int) -> np.ndarray:
     return np.tensordot(weights, np.abs(gap) ** power, axes=1) ** (1 / power)
+
+
+def _several(draws: np.ndarray) -> np.ndarray:
+    """Draws by chain, of which there are not two: the halves of two are four."""
+    half = draws.shape[1] // 2
+    if len(draws) != 2 or half == 0:
+        return draws
+    return np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
 
 
 def _halves(chains: int) -> list[list[int]]:

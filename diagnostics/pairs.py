@@ -36,5 +36,5 @@ def inputs_and_targets(what: str, posterior: Posterior, x: Any, y: Any) -> tuple
         raise TypeError(f"{what} needs the posterior of a network of models, whose rows are known; this is another's")
     if y is None:
         x, y = inputs_and_outputs(what, x)
-    inputs, targets = posterior.model.validate(x, y)
+    inputs, targets = posterior.model.validate(x, y, posterior.method.precision)
     return inputs, targets

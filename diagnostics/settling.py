@@ -12,7 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Settling"]
+__all__ = ["LEAST_STEPS", "Settling"]
+
+LEAST_STEPS = 50
+"""Of a loss that can be judged: its last fifth then has 10, enough to see a slope in."""
 
 _NATS = 0.1  # a loss that changes by less over the last fifth of the steps has settled, however sure the change is
 _SHARE = 0.01  # of the whole descent: a fit that has arrived by half-time makes less of it after
@@ -23,13 +26,15 @@ class Settling(NamedTuple):
     """How a loss ended.
 
     Attributes:
-        slope: the least-squares slope over the last fifth, in its standard errors; 0 if it is of no account.
+        slope: the least-squares slope over the last fifth, in its standard errors.
+        change: that slope times the steps it lasts: how far the loss rose, in nats.
         fall: how far the mean fell from the middle fifth to the last one.
         error: the standard error of that.
         share: what part of the whole descent, from the first loss to the last fifth, it is.
     """
 
     slope: float
+    change: float
     fall: float
     error: float
     share: float
@@ -43,32 +48,33 @@ class Settling(NamedTuple):
         fall = float(middle.mean() - last.mean())
         error = float(np.sqrt((middle.var() + last.var()) / length))
         descent = float(loss[0] - last.mean())
-        return cls(_slope(last), fall, error, fall / descent if descent > 0 else np.inf)
+        return cls(*_slope(last), fall, error, fall / descent if descent > 0 else np.inf)
 
-    def failures(self, threshold: float) -> list[str]:
-        """What says that it has not settled, in words; the threshold is in standard errors."""
+    def failures(self, threshold: float, nats: float = _NATS, share: float = _SHARE) -> list[str]:
+        """What says that it has not settled, in words.
+
+        Args:
+            threshold: how many standard errors a slope or a fall must have to count.
+            nats: how much the loss must have changed to count.
+            share: what part of the whole descent a fall must be to count.
+        """
         found = []
-        if self.slope < -threshold:
-            found.append(f"the loss was still falling at the end, by {-self.slope:.1f} standard errors; use more steps")
-        elif self.slope > threshold:
+        if abs(self.slope) > threshold and abs(self.change) > nats:
+            way, remedy = ("still falling", "more steps") if self.slope < 0 else ("rising", "a lower learning_rate")
+            found.append(f"the loss was {way} at the end, by {abs(self.change):.3g} over the last fifth; use {remedy}")
+        if self.fall > max(nats, threshold * self.error) and self.share > share:
+            part = f", {self.share:.0%} of its whole descent" if 0.01 <= self.share < np.inf else ""
             found.append(
-                f"the loss was rising at the end, by {self.slope:.1f} standard errors; use a lower learning_rate"
-            )
-        if self.fall > max(_NATS, threshold * self.error) and self.share > _SHARE:
-            share = f", {self.share:.0%} of its whole descent" if np.isfinite(self.share) else ""
-            found.append(
-                f"the steps ran out: from the middle fifth to the last one the loss fell by {self.fall:.3g}{share}; "
+                f"the steps ran out: from the middle fifth to the last one the loss fell by {self.fall:.3g}{part}; "
                 "use more steps"
             )
         return found
 
 
-def _slope(tail: np.ndarray) -> float:
-    """The least-squares slope of some losses, in its standard errors; 0 if it is of no account."""
+def _slope(tail: np.ndarray) -> tuple[float, float]:
+    """The least-squares slope of some losses in its standard errors, and how far it takes the loss."""
     step = np.arange(len(tail)) - (len(tail) - 1) / 2
     slope = (step @ tail) / (step @ step)
-    if abs(slope) * len(tail) < _NATS:
-        return 0.0
     residual = tail - tail.mean() - slope * step
     error = np.sqrt((residual @ residual) / max(len(tail) - 2, 1) / (step @ step))
-    return float(slope / error) if error > 0 else 0.0
+    return float(slope / error) if error > 0 else 0.0, float(slope * len(tail))

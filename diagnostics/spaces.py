@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from diagnostics.symmetries import Alignment
 from inference import Posterior, mixing
@@ -73,6 +73,10 @@ class Mixing:
         """The R-hat of each quantity; where there is only one chain, that of its halves."""
         return self.chainwise_rhat[0] if len(self.draws) == 1 else self.rhat
 
+    def apart(self, rhat: float) -> Bool[np.ndarray, " k"]:
+        """The quantities about which the chains disagree: R-hat above the threshold and above what chance explains."""
+        return mixing.apart(self.draws, rhat, self.total)
+
     @property
     def worst_rhat(self) -> float:
         """The largest R-hat."""
@@ -104,10 +108,13 @@ class Mixing:
         measured = len(self.names)
         of = "quantities" if measured == self.total else f"{measured:,} measured of {self.total:,} quantities"
         found = []
-        if not worst <= rhat:
-            share = np.mean(~(self.judged_rhat <= rhat))
-            where = self.names[int(self.judged_rhat.argmax())]
-            found.append(f"R-hat in {space}: worst {worst:.3g} at {where}, above {rhat} for {share:.0%} of the {of}")
+        apart = self.apart(rhat)
+        if apart.any():
+            where = self.names[int(np.where(apart, self.judged_rhat, 0.0).argmax())]
+            found.append(
+                f"R-hat in {space}: worst {worst:.3g}, at {where} above {rhat} and above chance, as for "
+                f"{apart.mean():.0%} of the {of}"
+            )
         if not least >= ess:
             where = self.names[int(np.minimum(self.ess_bulk, self.ess_tail).argmin())]
             found.append(f"ESS in {space}: least {least:.0f} at {where}, below {ess:g}")

@@ -1,10 +1,12 @@
-r"""What HMC's pilot adapts: the step size, and on request a diagonal mass.
+r"""What HMC's pilot and the warm-up of its chains adapt: the step size and, in the pilot, on request a diagonal mass.
 
 The step size follows dual averaging (Hoffman & Gelman 2014, section 3.2) by NumPyro's implementation: log e is moved
 against the running mean of (target acceptance - acceptance), and what is handed on is a weighted mean of the log e,
 which forgets the first ones. It begins anew halfway, because the first half sees the way from the start to where the
-posterior's mass is. With a diagonal mass the draws of the second and third quarter give each coordinate's variance v,
-shrunk towards 0.001 of the prior's as in Stan; the scales become sqrt(v), and the last quarter adapts the step to them.
+posterior's mass is. The warm-up of a chain does the same, from the step size that the pilot found.
+
+With a diagonal mass the draws of the second and third quarter of the pilot give each coordinate's variance v, shrunk
+towards 0.001 of the prior's as in Stan; the scales become sqrt(v), and the last quarter adapts the step to them.
 """
 
 from __future__ import annotations
@@ -36,8 +38,10 @@ class Settings(NamedTuple):
         unit: of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard deviations.
         length: of a trajectory.
         step_size: the largest; a trajectory's is what divides its length.
-        adapting: whether this is the pilot.
-        warmup: iterations in which a refused proposal halves the next trajectory.
+        pilot: whether this is the pilot, all of which adapts.
+        seeking: whether the warm-up of a chain adapts the step size; if not, a refused proposal halves the next
+            trajectory there.
+        warmup: iterations of the warm-up; 0 for the pilot.
         first: the first iteration whose draw counts for the mass.
         restart: the iteration before which the averaging begins anew, with the new mass if there is one.
     """
@@ -46,7 +50,8 @@ class Settings(NamedTuple):
     unit: Any
     length: Any
     step_size: Any
-    adapting: Any
+    pilot: Any
+    seeking: Any
     warmup: Any
     first: Any
     restart: Any
@@ -56,30 +61,41 @@ class Settings(NamedTuple):
         """Those of the pilot; without one, those of the chains."""
         quarter = tuning // 4
         number = next(iter(scale.values())).dtype.type
-        adapting = step_size is None or mass == "diagonal"
         return cls(
             scale,
             number(unit),
             number(length),
             number(length / _FIRST_STEPS if step_size is None else step_size),
-            np.bool_(adapting),
+            np.bool_(step_size is None or mass == "diagonal"),
+            np.bool_(False),
             np.int32(0),
             np.int32(quarter),
             np.int32(3 * quarter if mass == "diagonal" else tuning // 2),
         )
 
+    def of_chains(self, warmup: int, step_size: float | None) -> Settings:
+        """Those of chains that warm up for so long; a step size that the user has given is not adapted."""
+        return self._replace(
+            pilot=np.bool_(False),
+            seeking=np.bool_(step_size is None),
+            warmup=np.int32(warmup),
+            restart=np.int32(warmup // 2),
+        )
+
+    def adapts(self, iteration: jax.Array) -> jax.Array:
+        """Whether an iteration adapts the step size."""
+        return self.pilot | (self.seeking & (iteration < self.warmup))
+
     def found(self, adaptation: Adaptation, step_size: float | None) -> Settings:
-        """The chains', from the pilot's last adaptation; a step size that the user has given stays."""
+        """What the pilot's last adaptation hands on; a step size that the user has given stays."""
         number = type(self.length)
         if step_size is None:
             step_size = float(np.clip(math.exp(adaptation.averaging[1]), self.length / _MOST_STEPS, self.length))
-        return self._replace(
-            scale=jax.device_get(adaptation.settings.scale), step_size=number(step_size), adapting=np.bool_(False)
-        )
+        return self._replace(scale=jax.device_get(adaptation.settings.scale), step_size=number(step_size))
 
 
 class Adaptation(NamedTuple):
-    """What of a chain's state adapts in the pilot, and stands still in the chains.
+    """What of a chain's state adapts in the pilot and in the warm-up, and stands still after it.
 
     Attributes:
         settings: as they are now.
@@ -97,12 +113,11 @@ class Adaptation(NamedTuple):
         settings = jax.tree.map(jnp.asarray, settings)
         nothing = jax.tree.map(jnp.zeros_like, position)
         first = jnp.log(settings.step_size)
-        return cls(
-            settings, averaging_from(first + math.log(10), first), (nothing, nothing) if mass == "diagonal" else None
-        )
+        centre = first + jnp.where(settings.pilot, math.log(10), 0.0).astype(first.dtype)
+        return cls(settings, averaging_from(centre, first), (nothing, nothing) if mass == "diagonal" else None)
 
     def after(self, iteration: jax.Array, acceptance: jax.Array, position: Position, target: float) -> Adaptation:
-        """After an iteration of the pilot that accepted its proposal with this probability and ended here."""
+        """After an iteration that adapts, which accepted its proposal with this probability and ended here."""
         averaging = averaged(target - acceptance, self.averaging)
         settings, moments = self.settings, self.moments
         again = iteration + 1 == settings.restart
@@ -111,8 +126,11 @@ class Adaptation(NamedTuple):
             count = (iteration + 1 - settings.first).astype(acceptance.dtype)
             counts = (count > 0) & (iteration < settings.restart)
             moments = choose(counts, collect(moments, position, count), moments)
-            settings = settings._replace(scale=choose(again, shrunk(settings, moments, count), settings.scale))
-        step_size = jnp.clip(jnp.exp(averaging[0]), settings.length / _MOST_STEPS, settings.length)
+            scale = choose(again & settings.pilot, shrunk(settings, moments, count), settings.scale)
+            settings = settings._replace(scale=scale)
+        last = ~settings.pilot & (iteration + 1 == settings.warmup)
+        step_size = jnp.exp(jnp.where(last, averaging[1], averaging[0]))
+        step_size = jnp.clip(step_size, settings.length / _MOST_STEPS, settings.length)
         return Adaptation(settings._replace(step_size=step_size), averaging, moments)
 
 

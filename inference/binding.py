@@ -17,10 +17,11 @@ from numpyro.infer.util import compute_log_probs
 
 from data import Split
 from inference.arguments import Arguments, settle
+from inference.data_remarks import refuse_unbounded, remarks
 from inference.subsampling import subsampled
 from inference.target import Data, Target, latent_sites
 from models import Network, has_recipe
-from models.validation import finite_array
+from models.validation import finite_array, lost_digits
 
 __all__ = ["Bound", "NoStart", "bind", "explain_start"]
 
@@ -41,12 +42,14 @@ class Bound(NamedTuple):
         data: the arguments of its compiled programs.
         observed: what the model observes, by site.
         deterministic: the names of its deterministic sites.
+        notes: what a user should know of the data.
     """
 
     target: Target
     data: Data
     observed: dict[str, np.ndarray]
     deterministic: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def bind(
@@ -71,7 +74,9 @@ def bind(
     if len(args) == 1 and isinstance(args[0], Split):
         args = (args[0].x, args[0].y)
     if isinstance(model, Network):
-        args = _network_arguments(model, args)
+        args, notes = _network_arguments(model, args)
+    else:
+        notes = _argument_notes(args)
     arguments, arrays, trace = _traced(model, args)
     in_rows = subsampled(model, trace)
     if in_rows is not None:
@@ -84,7 +89,7 @@ def bind(
     if not has_recipe(model):  # a model of the user's own
         target = replace(target.identified(data), exact=_exact(target, data))
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
-    return Bound(target, data, observed, deterministic)
+    return Bound(target, data, observed, deterministic, notes)
 
 
 def _traced(
@@ -143,7 +148,8 @@ def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size
     return chunk_size if chunk_size < rows else 0
 
 
-def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Validated inputs and targets, and what is to be said of them."""
     if len(args) == 1 and isinstance(args[0], tuple | list) and len(args[0]) == 2:
         args = tuple(args[0])
     if len(args) != 2 or args[1] is None:
@@ -151,7 +157,26 @@ def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[Any, ...]
             f"a network needs observations: call run(model, x, y, ...) or run(model, split, ...), got {len(args)} "
             f"data argument{'s' * (len(args) != 1)}{' with y=None' if len(args) == 2 else ''}"
         )
-    return model.validate(*args)
+    x, y = model.validate(*args, precision="float64" if _wide() else "float32")
+    refuse_unbounded(model, x, y)
+    named = zip(("x", "y"), map(np.asarray, args), strict=True)
+    lost = () if _wide() else tuple(text for name, array in named if (text := lost_digits(name, array)))
+    return (x, y), lost + remarks(model, x, y)
+
+
+def _argument_notes(args: tuple[Any, ...]) -> tuple[str, ...]:
+    """What the array arguments of a user's own model lose in float32."""
+    arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(args) if hasattr(leaf, "__array__")]
+    if _wide():
+        return ()
+    for array in arrays:
+        if array.dtype.kind in "iu" and array.size and np.abs(array).max() > np.iinfo(np.int32).max:
+            raise ValueError(
+                f"an argument of the model has integers up to {np.abs(array).max()}, which 32 bits don't hold; "
+                'convert it to numbers of moderate size, or use precision="float64"'
+            )
+    found = [lost_digits("an argument of the model", array) for array in arrays if array.dtype.kind == "f"]
+    return tuple(text for text in dict.fromkeys(found) if text)
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,15 +223,21 @@ def _check(trace: dict[str, Any]) -> None:
     if not latent:
         raise ValueError("the model has nothing to infer: every sample site is observed")
     for name, site in trace.items():
+        if name in _RESERVED and site["type"] in ("sample", "deterministic"):
+            raise ValueError(f"the site '{name}' has the name of a dimension of draws; rename it")
+        if site["type"] == "param" and any(other.startswith(name.removesuffix("$params") + "/") for other in latent):
+            raise ValueError(
+                f"'{name}' is the template of a module that random_flax_module, or a function like it, has given "
+                "priors to; such modules can't be run as they are: sample the weights by numpyro.sample in the model "
+                'and call module.apply({"params": weights}, x), or write the network by models.mlp(...)'
+            )
+        if site["type"] == "param":
+            raise ValueError(f"'{name}' is a param without a prior, which would stay as it is; make it a sample site")
         if "/" in name:
             raise ValueError(
                 f"the site '{name}' has a '/' in its name, which netCDF files of draws can't hold; rename it, or give "
                 "handlers.scope another divider"
             )
-        if name in _RESERVED and site["type"] in ("sample", "deterministic"):
-            raise ValueError(f"the site '{name}' has the name of a dimension of draws; rename it")
-        if site["type"] == "param":
-            raise ValueError(f"'{name}' is a param without a prior, which would stay as it is; make it a sample site")
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
             raise ValueError(f"the latent site '{name}' is discrete ({type(site['fn']).__name__}); sum it out by hand")

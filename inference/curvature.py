@@ -56,9 +56,17 @@ def residuals(target: Target, position: Position, data: Data) -> jax.Array:
     found = []
     for name, site in _trace(target, position, data).items():
         if site["type"] == "sample" and site["is_observed"] and name not in jacobians:
-            weight, batch = jnp.sqrt(1.0 if site["scale"] is None else site["scale"]), site["fn"].batch_shape
-            found += [jnp.ravel(_beside(root, weight, batch) * root) for root in _roots(name, site["fn"])]
+            weight, batch = jnp.sqrt(1.0 if site["scale"] is None else site["scale"]), _observations(site)
+            for root in _roots(name, site["fn"]):
+                root = jnp.broadcast_to(root, batch + root.shape[len(site["fn"].batch_shape) :])
+                found.append(jnp.ravel(_beside(root, weight, batch) * root))
     return jnp.concatenate(found) if found else jnp.zeros(0)
+
+
+def _observations(site: dict[str, Any]) -> tuple[int, ...]:
+    """The shape of the observations of a site, which without a plate may be more than its distribution's batch."""
+    shape = jnp.shape(site["value"])
+    return jnp.broadcast_shapes(site["fn"].batch_shape, shape[: len(shape) - site["fn"].event_dim])
 
 
 def gauss_newton(target: Target, data: Data, position: Position, rest: Position, diagonal: bool) -> jax.Array:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
 from inference.charts import directed, draw_curves
@@ -34,9 +34,10 @@ from models.validation import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Difference", "Sweep"]
+__all__ = ["RHAT", "Difference", "Sweep"]
 
-_RHAT = 1.01  # as `diagnostics.convergence` asks for
+RHAT = 1.01
+"""Above it, and above what chance explains, chains disagree; as `diagnostics.convergence` asks for."""
 _ERROR_RATE = 0.05
 _ROUNDING = 1e-12  # of a number: more than float64 leaves between equal differences of scores
 
@@ -71,6 +72,7 @@ class Sweep:
         seeds: the same for all values.
         scores: by name, (value, seed); nan where a run failed or was not made.
         rhat: the worst R-hat of the functions of each run; nan where its draws are not chains.
+        apart: whether the chains of each run disagree by more than chance explains, see `inference.mixing`.
         divergences: how many draws of each run were divergent.
         seconds: that each run took, compiling included; nan where it was not made.
         gradients: that each run took.
@@ -86,6 +88,7 @@ class Sweep:
     seeds: tuple[int, ...]
     scores: dict[str, Float[np.ndarray, "value seed"]]
     rhat: Float[np.ndarray, "value seed"]
+    apart: Bool[np.ndarray, "value seed"]
     divergences: Int[np.ndarray, "value seed"]
     seconds: Float[np.ndarray, "value seed"]
     gradients: Int[np.ndarray, "value seed"]
@@ -163,11 +166,10 @@ class Sweep:
         made, total = int(np.isfinite(self.seconds).sum()), self.seconds.size
         found = [f"stopped after {made} of {total} runs"] if self.partial else []
         found += [f"{self.name} {label}, seed {seed}: {why}" for (label, seed), why in self.failures.items()]
-        bad = self._unmixed()
-        if bad.any():
+        if self.apart.any():
             worst = self.labels[int(np.nanargmax(self.rhat)) // len(self.seeds)]
             found.append(
-                f"R-hat of the functions is above {_RHAT} in {bad.sum()} of {made} runs, worst "
+                f"the chains disagree (R-hat above {RHAT} and chance) in {self.apart.sum()} of {made} runs, worst "
                 f"{np.nanmax(self.rhat):.3g} at {self.name} {worst}: their draws may not be those of the posterior"
             )
         if self.divergences.any():
@@ -222,7 +224,7 @@ class Sweep:
         curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
         numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
         titles = [directed(score) for score in self.scores]
-        figure = draw_curves(titles, curves, self.labels, numbers, np.any(self._unmixed(), axis=1), self.reference)
+        figure = draw_curves(titles, curves, self.labels, numbers, np.any(self.apart, axis=1), self.reference)
         if numbers is not None:
             figure.supxlabel(self.name.replace("_", " "), fontsize=10)
         figure.suptitle(self._caption(), fontsize=8, color="0.3", x=0.01, ha="left")
@@ -235,7 +237,7 @@ class Sweep:
         seeds = len(self.seeds)
         words = [f"mean ± standard error over {seeds} seeds (grey)" if seeds > 1 else f"seed {self.seeds[0]}"]
         words += [f"dashed: {self.name} {self.labels[self.reference]}"] if self.reference is not None else []
-        words += [f"hollow: R-hat above {_RHAT}"] if self._unmixed().any() else []
+        words += [f"hollow: chains that disagree (R-hat above {RHAT})"] if self.apart.any() else []
         return "; ".join(words)
 
     def _of(self, score: str) -> np.ndarray:
@@ -246,10 +248,6 @@ class Sweep:
         """Which seeds all values have that have any."""
         known = ~np.isnan(self._of(score))
         return known[known.any(axis=1)].all(axis=0)
-
-    def _unmixed(self) -> np.ndarray:
-        """The runs whose R-hat is too large; nan is not."""
-        return np.asarray(self.rhat > _RHAT)
 
     def _place(self, reference: Any) -> int:
         if reference is None:

@@ -80,6 +80,7 @@ class Dropout(Guide):
     """
 
     name: ClassVar[str] = "dropout"
+    starts_at_map: ClassVar[bool] = False
 
     rate: Any = 0.1
     sigma: float = 0.0

@@ -14,8 +14,8 @@ As G_k, the part of G that output k gives, falls as 1 / s_k^2 with its noise, th
 s_k is g_k = tr(G_k P^-1): the evidence adds g_k log s_k to the log density, which keeps a network that meets its
 targets from taking the noise to 0. Of n rows, n - g_k count, in the curvature of log s_k too: 2 (n - g_k), not 2 n.
 
-What is found is a fixed point of these updates. They hold G and w* while c and s change, so on a network, where both
-depend on them, it is near a maximum of the evidence but need not be one; on a linear model it is.
+A fixed point of these updates is a maximum of the evidence on a linear model. On a network G and w* depend on c and s,
+which the updates hold, so it is only near one; `inference.modes` goes on from there by the evidence itself.
 
 References: MacKay 1992, 10.1162/neco.1992.4.3.448; Immer et al. 2021, https://arxiv.org/abs/2104.04975.
 """
@@ -36,7 +36,7 @@ from inference.expectations import single
 from inference.target import Data, Position, Target, latent_sites
 from models import Network
 
-__all__ = ["Scaled", "Scales", "scaled_by_evidence"]
+__all__ = ["Scaled", "Scales", "has_scales", "scaled_by_evidence"]
 
 
 class Scaled(NamedTuple):
@@ -109,6 +109,21 @@ class Scales(NamedTuple):
         return ravel_pytree(shares)[0]
 
 
+def has_scales(target: Target, data: Data) -> bool:
+    """Whether a target is a network with inferred noise whose weights all have normal priors around 0."""
+    if not isinstance(target.model, Network) or "noise" not in target.position(data):
+        return False
+    trace = latent_sites(target.trace(jax.random.key(0), data, "random"))
+    priors = [trace[site.name]["fn"] if site.name in trace else None for site in target.model.sites(data.arrays[0])]
+    return all(_is_normal(prior) for prior in priors)
+
+
+def _is_normal(prior: Any) -> bool:
+    """Whether a prior is normal around 0."""
+    one: Any = None if prior is None else single(prior)
+    return isinstance(one, Normal) and float(one.loc) == 0
+
+
 def scaled_by_evidence(target: Target, data: Data, position: Position) -> Scaled:
     """What the evidence chooses of the sites in a position.
 
@@ -122,11 +137,12 @@ def scaled_by_evidence(target: Target, data: Data, position: Position) -> Scaled
     for site in target.model.sites(data.arrays[0]):
         if not any(name.startswith(f"{site.layer}.") for name in position):
             continue
-        one: Any = single(trace[site.name]["fn"]) if site.name in trace else None
-        if not isinstance(one, Normal) or float(one.loc) != 0:
+        fn = trace[site.name]["fn"] if site.name in trace else None
+        if not _is_normal(fn):
             raise ValueError(
                 'laplace: hyperparameters="evidence" scales normal priors around 0, and that of '
                 f"'{site.name}' is none; use prior=models.Normal(...) in the network"
             )
+        one: Any = single(fn)
         prior[site.name] = float(one.scale)
     return Scaled(prior, biject_to(trace["noise"]["fn"].support) if "noise" in trace else None)

@@ -30,7 +30,7 @@ from inference.tracing import TRACING
 from models import Network
 from models.validation import one_of, positive_number
 
-__all__ = ["Plan", "execute", "plan"]
+__all__ = ["Plan", "execute", "failed_restarts", "plan"]
 
 _STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
 
@@ -48,6 +48,7 @@ class Plan:
         tempering: what the temperature divides.
         keeping: what is kept of the draws.
         settings: what all chains, or the pilot, share.
+        notes: what was said about it before it began.
     """
 
     model: Callable[..., Any]
@@ -58,6 +59,7 @@ class Plan:
     tempering: str
     keeping: Keeping
     settings: Any
+    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> jax.Array:
@@ -84,7 +86,7 @@ class Plan:
             deterministic=self.bound.deterministic,
             functions=scalars.get(FUNCTIONS),
             averages=Averages(reduce(Average.joined, averages), likelihood.classes) if averages else None,
-            **how,
+            **{"notes": self.notes, **how},
         )
 
 
@@ -102,22 +104,16 @@ def plan(
     one_of("tempering", tempering, TEMPERINGS)
     with TRACING, jax.enable_x64(method.precision == "float64"):
         bound = bind(model, args, float(temperature), tempering, method.chunk_size)
+        method = method.resolved(bound.target, bound.data)
         method.check(bound.target, bound.data)
         if own := method.identity(bound.target, bound.data):
             bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)
-        for note in method.notes(temperature, tempering):
-            warnings.warn(note, stacklevel=4)
-        return Plan(
-            model,
-            bound,
-            method,
-            seed,
-            float(temperature),
-            tempering,
-            keeping,
-            method.settings(bound.target, bound.data),
-        )
+        notes = bound.notes + method.notes(bound.target, bound.data)
+        for note in notes:
+            warnings.warn(note, stacklevel=3)
+        settings = method.settings(bound.target, bound.data)
+        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes)
 
 
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
@@ -148,7 +144,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         ),
     )  # fmt: skip
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
-    for concern in method.concerns(outcome.statistics, going, plan.temperature):
+    concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
+    for concern in concerns:
         warnings.warn(concern, stacklevel=3)
     for chain, why in outcome.stopped.items():
         warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)
@@ -158,6 +155,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         cost=cost + outcome.cost,
         ended=outcome.ended,
         stopped=outcome.stopped,
+        concerns=concerns,
         guide=method.fitted(outcome.states[going[0]]),
     )
 
@@ -169,15 +167,22 @@ def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posteri
     together, fits = restarts(method, bound.data, plan.key)
     each, cost, ended = fit_together(together, bound.target, fits, starts.positions, ledger, progress)
     draws, statistics, curves, guide = best(each, method.fits)
-    failed = np.flatnonzero(np.isnan(guide["restart_loss"]))
-    if failed.size:
-        warnings.warn(
-            f"{method.name}: of {method.fits} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
-            "finite; the best of the others is kept",
-            stacklevel=4,
-        )
+    notes = plan.notes + failed_restarts(method, guide)
+    for note in notes[len(plan.notes) :]:
+        warnings.warn(note, stacklevel=4)
     return plan.posterior(
-        draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide
+        draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide, notes=notes
+    )
+
+
+def failed_restarts(method: Method, guide: Values) -> tuple[str, ...]:
+    """Which of several fits failed, in words; nothing if none did."""
+    failed = np.flatnonzero(np.isnan(guide.get("restart_loss", np.zeros(0))))
+    if not failed.size:
+        return ()
+    return (
+        f"{method.name}: of {method.fits} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
+        "finite; the best of the others is kept",
     )
 
 
@@ -196,5 +201,9 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
         raise ValueError('until needs draws to judge; with keep="none" leave it out')
     if isinstance(predict_at, Split):
         predict_at = predict_at.x
-    inputs = model.validate(predict_at)[0] if isinstance(model, Network) and predict_at is not None else None
+    inputs = (
+        model.validate(predict_at, precision=method.precision)[0]
+        if isinstance(model, Network) and predict_at is not None
+        else None
+    )
     return Keeping(method.keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)

@@ -70,6 +70,8 @@ def run_folds(
             "out, and bound the memory by batch_size"
         )
     words = plain_seed(seed)
+    if chosen.start is None:
+        chosen = replace(chosen, start="random")  # type: ignore[call-arg]
     if chosen.start not in ("random", "prior"):
         raise ValueError(f'run_folds starts at "random" or from the "prior", got start={chosen.start!r}')
     folds = list(folds)

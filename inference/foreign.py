@@ -68,6 +68,7 @@ class Foreign(Guide):
     """
 
     name: ClassVar[str] = "foreign"
+    starts_at_map: ClassVar[bool] = False
 
     guide: Any
 
@@ -87,6 +88,7 @@ class Foreign(Guide):
             )
         if isinstance(self.guide, AutoGuide):  # looks at its model once, which nothing traced may see
             handlers.seed(self.guide, jax.random.key(0))(*target.arguments.fill(data.arrays))
+        _refuse_moving_supports(target, data)
         wanted, found = self._shapes(target, data)
         sampled = latent_sites(found)
         for name, site in wanted.items():
@@ -178,6 +180,20 @@ class Foreign(Guide):
 
         guide = handlers.substitute(handlers.seed(self.guide, key), substitute_fn=substitute)
         return compute_log_probs(guide, target.arguments.fill(data.arrays), {}, {})
+
+
+def _refuse_moving_supports(target: Target, data: Data) -> None:
+    """Raise ValueError if where a site lives depends on another site: a NumPyro guide takes one place for all draws."""
+    bounds = [
+        {name: jax.tree.leaves(site["fn"].support) for name, site in latent_sites(trace).items()}
+        for trace in (target.trace(jax.random.key(seed), data, "random") for seed in (0, 1))
+    ]
+    for name, leaves in bounds[0].items():
+        if not all(np.array_equal(one, other) for one, other in zip(leaves, bounds[1][name], strict=True)):
+            raise ValueError(
+                f"svi: where the site '{name}' lives depends on another site, and a NumPyro guide maps its draws to "
+                "one place; use a guide that has a name, such as guide='fullrank', or sample a distance from the bound"
+            )
 
 
 def _constraint(site: dict[str, Any]) -> Any:

@@ -36,9 +36,11 @@ class Guide:
 
     Attributes:
         name: what `guide=...` calls it.
+        starts_at_map: whether it begins around a MAP point of a network unless the user says otherwise.
     """
 
     name: ClassVar[str]
+    starts_at_map: ClassVar[bool] = True
 
     def singular(self, target: Target, data: Data) -> bool:
         """Whether its draws have no density, so that importance weights don't exist."""

@@ -14,11 +14,16 @@ used is length / L. The scales s are the prior's standard deviations in unconstr
 Where all are the same, s = 1, and lengths and steps are those of the plain coordinates: the length is pi a / 2. With
 `tempering="posterior"` the prior is sqrt(T) wider, and so are a and that length. A flat prior has s = 1.
 
-A pilot chain finds the step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains, so chains are
-the same in any company and in step with each other. Both energies are computed in float64, also on a float32
-trajectory, and the sums over its steps are compensated (Kahan), so that neither large data nor long trajectories drown
-the energy error in rounding. In warm-up a refusal halves the next trajectory's step and length, and an acceptance takes
-one halving back: a start can be in a narrower place than those that the pilot tuned the step for.
+A fixed length turns a direction in which the posterior is nearly normal by a fixed angle, and near a multiple of pi a
+draw is the one before, or its mirror image: the noise of a regression is such a direction, whose angle the number of
+rows sets. So each trajectory's length is multiplied by a number from 1 - `jitter` to 1 + `jitter` (Neal 2011, 3.2).
+
+A pilot chain finds a first step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains. Each goes on
+to adapt its own in its warm-up, because it may be in a narrower place than the pilot was. Where the step size is given,
+a refusal in warm-up halves the next trajectory's step and length instead, and an acceptance takes one halving back.
+Chains are the same in any company. Both energies are computed in float64, also on a float32 trajectory, and the sums
+over its steps are compensated (Kahan), so that neither large data nor long trajectories drown the energy error in
+rounding.
 
 References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, https://arxiv.org/abs/1111.4246.
 """
@@ -47,7 +52,7 @@ from models.validation import fraction, one_of, positive_integer, positive_numbe
 __all__ = ["HMC", "HMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
-_PILOT_STEPS = 2000  # of a pilot's trajectory: enough to see the energy error, and no runaway while the step is sought
+_ADAPTING_STEPS = 2000  # of a trajectory while the step is sought: enough to see the energy error, and no runaway
 _STUCK = 0.1  # acceptance below which a chain hardly moves
 _NOISE_EVERY = 16  # iterations: a float64 evaluation now and then costs nothing
 _MOST_STEPS = 2**30  # what a counter holds
@@ -62,7 +67,7 @@ class HMCState(NamedTuple):
         gradient: of the log density there.
         log_density: there, in float64.
         path: the trajectory under way, if it has steps left.
-        halvings: of step and length in warm-up: one more after a refusal, one less after an acceptance.
+        halvings: of a given step and its length in warm-up: one more after a refusal, one less after an acceptance.
         adaptation: the step size and the scales, and how the pilot finds them.
         noise: of the energies, as it was last measured.
         iteration: how many trajectories have ended.
@@ -88,10 +93,12 @@ class HMC(TrajectorySampler):
 
     Attributes:
         trajectory_length: "prior", pi/2 in coordinates whitened by the prior, or a number: see above.
-        step_size: of the leapfrog integrator; None lets a pilot find it, a number fixes it.
-        target_acceptance: what the pilot aims at, above 0 and below 1.
+        step_size: of the leapfrog integrator; None lets a pilot and the warm-up of each chain find it, a number fixes
+            it.
+        target_acceptance: what they aim at, above 0 and below 1.
         tuning: iterations of the pilot.
-        jitter: each length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter.
+        jitter: each length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter; 0 lets directions in
+            which the posterior is nearly normal return to where they began.
         mass: "prior" scales coordinates by the prior; "diagonal" by the pilot's draws, which need `tuning` of several
             hundred. A network's units can trade places, so one chain's scales may not be another's.
     """
@@ -101,9 +108,9 @@ class HMC(TrajectorySampler):
     warmup: int = 100
     trajectory_length: str | float = "prior"
     step_size: float | None = None
-    target_acceptance: float = 0.8
+    target_acceptance: float = 0.9
     tuning: int = 100
-    jitter: float = 0.0
+    jitter: float = 0.2
     mass: str = "prior"
 
     def __post_init__(self) -> None:
@@ -143,7 +150,7 @@ class HMC(TrajectorySampler):
         unit = unit or 1.0
         length = 0.5 * math.pi * unit if self.trajectory_length == "prior" else float(self.trajectory_length)
         settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
-        return settings if self.pilot() else self._of_chains(settings)
+        return settings if self.pilot() else settings.of_chains(self.warmup, self.step_size)
 
     def pilot(self) -> HMC | None:
         """One chain that finds the step size, unless it is given and no mass is asked for."""
@@ -153,10 +160,7 @@ class HMC(TrajectorySampler):
 
     def tuned(self, settings: Settings, state: HMCState) -> Settings:
         """What the pilot found."""
-        return self._of_chains(settings.found(state.adaptation, self.step_size))
-
-    def _of_chains(self, settings: Settings) -> Settings:
-        return settings._replace(warmup=np.int32(self.warmup))
+        return settings.found(state.adaptation, self.step_size).of_chains(self.warmup, self.step_size)
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
         """At rest at a position."""
@@ -169,7 +173,9 @@ class HMC(TrajectorySampler):
         noise = jnp.zeros((), settings.step_size.dtype)
         return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
         found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
@@ -195,7 +201,9 @@ class HMC(TrajectorySampler):
             length = length * (1 + self.jitter * (2 * for_length - 1))
         count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
         step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
-        steps = jnp.minimum(count, jnp.where(settings.adapting, _PILOT_STEPS, _MOST_STEPS)).astype(jnp.int32)
+        steps = jnp.minimum(count, jnp.where(settings.adapts(state.iteration), _ADAPTING_STEPS, _MOST_STEPS)).astype(
+            jnp.int32
+        )
         return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
 
     def _move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
@@ -235,13 +243,13 @@ class HMC(TrajectorySampler):
         )
         statistics["energy_noise"] = noise
         adaptation = lax.cond(
-            complete & settings.adapting,
+            complete & settings.adapts(state.iteration),
             lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
             lambda: state.adaptation,
         )
         iteration = state.iteration + complete.astype(jnp.int32)
         halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
-        halvings = jnp.where(iteration < settings.warmup, halvings, 0)
+        halvings = jnp.where((iteration < settings.warmup) & ~settings.seeking, halvings, 0)
         state = HMCState(position, gradient, log_density, path, halvings, adaptation, noise, iteration, state.key)
         return state, statistics
 

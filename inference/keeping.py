@@ -50,7 +50,7 @@ class Keeping:
         functions = [
             function_values(self.model, outputs, draw)[0, 0] for draw, outputs in self._one_by_one(draws, self.probes)
         ]
-        return kept, {FUNCTIONS: np.array(functions, np.float32)}
+        return kept, {FUNCTIONS: np.array(functions, next(iter(draws.values())).dtype)}
 
     def begin(self, draw: Values) -> Average | None:
         """Averages of nothing, in the shapes that a draw like this one gives."""

@@ -14,8 +14,8 @@ Predictions are linearised, f(x, u*) + J (u - u*), because Gauss-Newton is the c
 q, while weights drawn from q and put into the network itself underfit (Immer et al. 2021). `linearised=False` does so.
 
 With `hyperparameters="evidence"` the scale of the prior, and of the noise where it is inferred, are chosen by the
-evidence, see `inference.evidence`. Without it the mode of a flexible network with inferred noise overfits: it takes the
-noise below what is left when the weights' own uncertainty is counted.
+evidence, see `inference.evidence`. With "given" the mode of a flexible network with inferred noise overfits: it takes
+the noise below what is left when the weights' own uncertainty is counted. So the evidence is the default there.
 
 The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of the network with the full structure alone.
 "diagonal" takes each weight's volume as if all others were known, which is less than there is: its evidence falls with
@@ -31,6 +31,7 @@ Reference: Immer et al. 2021, https://arxiv.org/abs/2008.08400.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -43,11 +44,10 @@ from numpyro.distributions import Laplace as DoubleExponential
 
 from inference.costs import available_memory
 from inference.curvature import residuals
-from inference.evidence import Scales, scaled_by_evidence
+from inference.evidence import Scales, has_scales, scaled_by_evidence
 from inference.expectations import single
-from inference.factors import Factor
 from inference.methods import Emission, Step
-from inference.modes import Mode, Surface
+from inference.modes import Mode, Modes, Surface
 from inference.optimisation import Minibatch, Optimisation, OptimisationState
 from inference.target import Data, Position, Target, latent_sites
 from models import Network
@@ -76,10 +76,12 @@ class Laplace(Optimisation):
         draws: taken from the normal.
         linearised: predict with the network linearised at the mode; None is True for networks and False for any other
             model, which can't be.
-        hyperparameters: "given" by the model, or chosen by the "evidence": the standard deviations of the normal priors
+        hyperparameters: "given" by the model, or chosen by the "evidence", which never ends below that of the given
+            ones: the standard deviations of the normal priors
             of the weights in `structure` are multiplied by one factor, `posterior.guide["prior_scale_factor"]`, and
             inferred noise is corrected for the weights that were fitted. For structure="full": the others' evidence
-            is not that of the network.
+            is not that of the network. None is "evidence" for the full structure of a network with inferred noise and
+            normal priors around 0, at temperature 1 and without `patience`; else "given".
     """
 
     name: ClassVar[str] = "laplace"
@@ -89,13 +91,14 @@ class Laplace(Optimisation):
     structure: str = "full"
     draws: int = 1000
     linearised: bool | None = None
-    hyperparameters: str = "given"
+    hyperparameters: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("laplace: structure", self.structure, _STRUCTURES)
         positive_integer("laplace: draws", self.draws)
-        one_of("laplace: hyperparameters", self.hyperparameters, _WAYS)
+        if self.hyperparameters is not None:
+            one_of("laplace: hyperparameters", self.hyperparameters, _WAYS)
         if not isinstance(self.linearised, bool | None):
             raise TypeError(f"laplace: linearised must be True, False or None, got {self.linearised!r}")
         if self.patience is not None and self.hyperparameters == "evidence":
@@ -107,6 +110,14 @@ class Laplace(Optimisation):
     @property
     def _exact(self) -> bool:
         return self.batch_size is None
+
+    def resolved(self, target: Target, data: Data) -> Laplace:
+        """With the hyperparameters that suit the model, if they are left open."""
+        if self.hyperparameters is not None:
+            return self
+        suits = self.structure == "full" and self.patience is None and data.temperature == 1
+        way = "evidence" if suits and has_scales(target, data) else "given"
+        return replace(self, hyperparameters=way)
 
     def program(self) -> Laplace:
         """What is drawn in the end does not shape the steps; the structure only if the prior follows from it."""
@@ -133,9 +144,9 @@ class Laplace(Optimisation):
         if network:
             self._check_kinks(target, data, chosen)
 
-    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """An evidence that is not that of the network."""
-        if self.hyperparameters == "given" or self.structure == "full":
+        if self.hyperparameters != "evidence" or self.structure == "full":
             return ()
         why = (
             "takes each weight's volume as if all others were known, and prefers a prior that leaves none to speak of"
@@ -147,46 +158,55 @@ class Laplace(Optimisation):
             'hyperparameters="given", or use structure="full"',
         )
 
-    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode:
-        """The start, with the prior as given."""
-        return Mode(position, Scales.as_given(position))
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode | Modes:
+        """The start, with the prior as given; twice, if the evidence may choose another."""
+        mode = Mode(position, Scales.as_given(position))
+        return Modes(mode, mode) if self.hyperparameters == "evidence" else mode
 
     def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Mode, key: jax.Array
+        self, target: Target, data: Data, batch: Minibatch, parameters: Mode | Modes, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Minus the log density of the unconstrained position."""
-        terms = target.estimate(parameters.position, data, batch.rows)
-        loss = -target.tempered(terms, data) - terms.log_jacobian
-        return loss - self._surface(target, data).change(parameters, noise=True), {}
+        """Minus the log density of the unconstrained position, or of both; shown is that of the one found."""
+
+        def loss(mode: Mode) -> jax.Array:
+            terms = target.estimate(mode.position, data, batch.rows)
+            change = self._surface(target, data).change(mode, noise=True)
+            return -target.tempered(terms, data) - terms.log_jacobian - change
+
+        if isinstance(parameters, Mode):
+            return loss(parameters), {}
+        found = loss(parameters.found)
+        return loss(parameters.given) + found, {"loss": found}
 
     def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
         """One step towards the mode and, now and then, one of the hyperparameters."""
         step = super().step(target, data, state, limit)
-        if self.hyperparameters == "given":
+        if self.hyperparameters != "evidence":
             return step
         every = max(round((_LAST - _FIRST) * self.steps / _UPDATES), 1)
         since = step.state.iteration - round(_FIRST * self.steps)
         due = (since >= 0) & (since % every == 0) & (since < _UPDATES * every)
-        surface = self._surface(target, data)
-        mode = lax.cond(due, surface.with_evidence, lambda mode: mode, step.state.parameters)
-        return step._replace(state=step.state._replace(parameters=mode))
+        surface, modes = self._surface(target, data), step.state.parameters
+        found = lax.cond(due, surface.with_evidence, lambda mode: mode, modes.found)
+        return step._replace(state=step.state._replace(parameters=modes._replace(found=found)))
 
     def finish(self, target: Target, data: Data, state: OptimisationState) -> OptimisationState:
-        """Newton's steps from where the optimiser ended."""
+        """Newton's steps from where the optimiser ended and, of two modes, the one with the higher evidence."""
+        surface, parameters = self._surface(target, data), state.parameters
         if self.structure == "diagonal":
-            return state
-        return state._replace(parameters=self._surface(target, data).climbed(state.parameters))
+            return state._replace(parameters=parameters.found if isinstance(parameters, Modes) else parameters)
+        mode = surface.best(parameters) if isinstance(parameters, Modes) else surface.climbed(parameters)
+        return state._replace(parameters=mode)
 
     def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
         """Independent draws, with both log densities, the log evidence (NaN if tempered) and Newton's decrement."""
         surface, mode = self._surface(target, data), state.parameters
         chosen, rest = surface.parts(mode.position)
         flat, unravel = ravel_pytree(chosen)
-        factor = Factor.of(surface.precision(mode))
+        evidence, factor = surface.log_evidence(mode)
         with jax.enable_x64(True):
             log_volume = 0.5 * flat.size * math.log(2 * math.pi) - factor.half_log_determinant
-            log_volume = log_volume.astype(flat.dtype)
-        evidence = target.log_density(mode.position, data) + surface.change(mode, noise=False) + log_volume
+            log_volume, evidence = log_volume.astype(flat.dtype), evidence.astype(flat.dtype)
         decrement = jnp.linalg.norm(factor.whitened(surface.gradient(mode)))
 
         def one(key: jax.Array) -> Emission:
@@ -211,7 +231,9 @@ class Laplace(Optimisation):
         factor = {"prior_scale_factor": np.exp(-0.5 * mode.scales.log_factor)}
         return found | (factor if self.hyperparameters == "evidence" else {})
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Any, temperature: float) -> tuple[str, ...]:
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
         """A curvature that no normal has, or a mode that was not reached.
 
         Raises:
@@ -226,10 +248,13 @@ class Laplace(Optimisation):
             )
         if decrement <= _FAR:
             return ()
-        return (
-            f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached; take "
-            "more steps or a larger learning_rate, or standardise the data",
-        )
+        away = f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached"
+        if _has_kinks(target.model):
+            return (
+                f"{away}: with activation='relu' the density has kinks, and a mode that sits on one has no normal "
+                "around it, however many steps are taken; use activation='tanh' or 'silu'",
+            )
+        return (f"{away}; take more steps or a larger learning_rate, or standardise the data",)
 
     def _surface(self, target: Target, data: Data) -> Surface:
         return Surface(target, data, self.structure, self.hyperparameters == "evidence")
@@ -265,3 +290,7 @@ class Laplace(Optimisation):
                 f"laplace: {self.draws:,} draws of {every:,} weights are {size / 1e9:,.1f} GB, of which {_COPIES} "
                 f"copies are needed; this machine has {memory / 1e9:,.1f} GB in all; take fewer draws"
             )
+
+
+def _has_kinks(model: Any) -> bool:
+    return isinstance(model, Network) and getattr(model.architecture, "activation", None) == "relu"

@@ -98,6 +98,10 @@ class Method:
         """Whether a network predicts as linearised at the mean of the draws, its coordinates' "mean" in `fitted`."""
         return False
 
+    def resolved(self, target: Target, data: Data) -> Method:
+        """This method with the options that follow from the model and its data where the user left them to it."""
+        return self
+
     def program(self) -> Method:
         """This method with every option that does not shape its compiled `step` set to one value."""
         return self
@@ -109,12 +113,14 @@ class Method:
         """A fingerprint of what the user's functions among the options compute; nothing if there are none."""
         return ""
 
-    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
-        """What a user should know about this method under these temperings."""
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
+        """What a user should know about this method on this target before it runs; no verdict depends on it."""
         return ()
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
-        """What a user should know when the run is over, by the scalars of the draws of these chains and by T."""
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """What the scalars of the draws of these chains say against them when the run is over; each fails a verdict."""
         return ()
 
     @property
@@ -212,7 +218,8 @@ class Sampler(Method):
             and "random" for any other model.
         until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
             functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
-            {"ess": 400, "rhat": 1.01}, or one of the two. Looked at after 100 draws per chain, 200, 400 and so on,
+            {"ess": 400, "rhat": 1.01}, or one of the two; an R-hat that chance explains, see `inference.mixing`,
+            is small enough. Looked at after 100 draws per chain, 200, 400 and so on,
             and at the end, not more often, so that luck has few chances.
         keep: what to keep of each draw: "all" sites; "last_layer", of a network, and what is no layer's, such as the
             noise; or "none". Where not all is kept, predictions can be averaged while the draws are made

@@ -23,8 +23,8 @@ end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and els
 exact. The log densities at both ends and K are in float64, also on a float32 trajectory.
 
 A network's chains start each at its own member of an ensemble, and each adapts on its own (`inference.tuning`), as in
-MILE. Of BlackJAX there is the scheme and not the code: its integrator loses digits of K in float32, see
-`inference.isokinetic`, and its tuners are loops on the host, which can't be cut, saved and gone on with.
+MILE. BlackJAX's code is not used: its integrator loses digits of K in float32, see `inference.isokinetic`, and its
+tuners are loops on the host, which can't be cut and saved.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
 """
@@ -86,7 +86,7 @@ class MCLMC(TrajectorySampler):
     """Microcanonical Langevin Monte Carlo; exact only if `adjusted`.
 
     Defaults: 4 chains of 500 draws, each from its own member of a short ensemble. Unadjusted, an iteration is one step:
-    5,000 of warm-up, and 20 per draw. Adjusted, it is a trajectory: 500 of warm-up, and one per draw.
+    20,000 of warm-up, and 150 per draw. Adjusted, it is a trajectory: 500 of warm-up, and one per draw.
 
     Attributes:
         adjusted: whether a Metropolis step makes the draws exact.
@@ -139,11 +139,11 @@ class MCLMC(TrajectorySampler):
 
     @property
     def _warmup(self) -> int:
-        return (500 if self.adjusted else 5000) if self.warmup is None else self.warmup
+        return (500 if self.adjusted else 20_000) if self.warmup is None else self.warmup
 
     @property
     def _thin(self) -> int:
-        return (1 if self.adjusted else 20) if self.thin is None else self.thin
+        return (1 if self.adjusted else 150) if self.thin is None else self.thin
 
     @property
     def _variance(self) -> float:
@@ -163,12 +163,13 @@ class MCLMC(TrajectorySampler):
     @property
     def caveat(self) -> str:
         """Without a Metropolis step, the draws are biased."""
-        if self.adjusted:
-            return ""
         return (
-            "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size. The energy_variance of "
-            "sample_stats shows the error of a step, but no number here that bias: compare with adjusted=True, or with "
-            "half the step_size."
+            ""
+            if self.adjusted
+            else (
+                "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, and no number here "
+                "shows how much: compare with adjusted=True, or with half the step_size."
+            )
         )
 
     def check(self, target: Target, data: Data) -> None:
@@ -211,7 +212,9 @@ class MCLMC(TrajectorySampler):
                 "adjusted=True, which refuses such steps"
             )
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
         """Chains that hardly move, and steps with larger errors than were aimed at."""
         if self.adjusted:
             worst = statistics["acceptance_rate"].mean(axis=1) < _STUCK

@@ -1,8 +1,21 @@
-"""R-hat, ESS and Monte Carlo error of arrays of draws, computed by ArviZ.
+r"""R-hat, ESS and Monte Carlo error of arrays of draws, computed by ArviZ.
 
 ArviZ gives four identical frozen chains an R-hat of nan and the ESS of independent draws, and lets one NaN through.
 Here a quantity that stands still in a chain, is the same in two chains, or is not finite, has ESS 0 and an infinite
 R-hat and Monte Carlo error, so that no threshold can certify it.
+
+**What R-hat is by chance.** Let m half-chains be stationary, with S effective draws in all. The variance of their means
+is that of the quantity times m / S, and its estimate is a chi-squared number with m - 1 degrees of freedom, so that
+
+    R-hat^2 = 1 + (m / S) chi^2 / (m - 1)        up to 1 / (draws of a half-chain)
+
+Four perfect chains with S = 400 so have a mean R-hat of 1.01, and the worst of 450 quantities reaches 1.03. A fixed
+threshold fails them by their number alone. `apart` therefore asks whether R-hat is also above the quantile which the
+worst of all quantities exceeds in 5 % of such cases (Bonferroni over quantities and over the two kinds of R-hat, of the
+values and of their distance to the median). S is measured within the chains, because chains that disagree would lower
+an S that is measured across them, and so excuse themselves.
+
+Reference: Vehtari et al. 2021, 10.1214/20-BA1221.
 """
 
 from __future__ import annotations
@@ -12,12 +25,14 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
+from scipy.special import chdtri
 
 from inference.arviz_import import arviz
 
-__all__ = ["chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
+__all__ = ["apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
 _LEAST = 4  # draws
+_FALSE_ALARMS = 0.05  # how often the worst R-hat of stationary chains may be called too large
 _RARELY = 0.01  # of the steps from draw to draw: a chain that moves no more often stands still
 
 
@@ -38,6 +53,36 @@ def chainwise_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarra
     if half < _LEAST:
         return np.full((len(draws), draws.shape[2]), np.inf)
     return np.stack([rhat(np.stack([chain[:half], chain[-half:]])) for chain in draws])
+
+
+def apart(
+    draws: Shaped[np.ndarray, "chain draw k"], threshold: float, quantities: int | None = None
+) -> Bool[np.ndarray, " k"]:
+    """Whether the chains disagree about each quantity: R-hat above the threshold, and above what chance explains.
+
+    Args:
+        draws: of each quantity; a single chain is cut into halves that are compared.
+        threshold: R-hat up to this is never called too large.
+        quantities: how many the worst was looked for in; None takes those of the draws.
+    """
+    chains = np.asarray(draws, np.float64)
+    if len(chains) == 1:
+        half = chains.shape[1] // 2
+        chains = np.stack([chains[0, :half], chains[0, -half:]])
+    if chains.shape[1] < _LEAST:
+        return np.ones(chains.shape[2], bool)
+    halves = 2 * len(chains)  # ArviZ splits each chain
+    level = _FALSE_ALARMS / (2 * (quantities or chains.shape[2]))
+    chance = chdtri(halves - 1, level) / (halves - 1)
+    found = np.zeros(chains.shape[2], bool)
+    distance = np.abs(chains - np.median(chains, axis=(0, 1)))
+    for kind, values in (("z_scale", chains), ("folded", distance)):
+        ratio = _where_sound(chains, lambda az, data, kind=kind: az.rhat(data, method=kind), np.inf)
+        within = sum(ess(chain[None]) for chain in values)
+        with np.errstate(divide="ignore"):
+            allowed = np.where(within > 0, np.sqrt(1 + halves / within * chance), 1.0)
+        found |= ~(ratio <= np.maximum(threshold, allowed))
+    return found
 
 
 def worst_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> float:

@@ -83,7 +83,9 @@ class NUTS(Sampler):
         }
         return Step(state, (target.constrain(state.z, data), statistics))
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
         """Energies with too much rounding in them."""
         remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
         return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)

@@ -36,11 +36,11 @@ class Point(Optimisation):
     def _exact(self) -> bool:
         return self.batch_size is None
 
-    def notes(self, temperature: float, tempering: str) -> tuple[str, ...]:
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """Where the temperature does nothing."""
-        if temperature != 1 and self.estimate == "mle":
+        if data.temperature != 1 and self.estimate == "mle":
             return ("maximum likelihood ignores the temperature",)
-        if temperature != 1 and tempering == "posterior":
+        if data.temperature != 1 and target.tempering == "posterior":
             return (f"the mode of the posterior does not depend on its temperature, so {self.name} ignores it",)
         return ()
 

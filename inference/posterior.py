@@ -61,6 +61,8 @@ class Posterior:
         functions: where not all draws were kept, the functions at the probes, (chain, draw, k).
         guide: for a guide, its fitted parameters by name, such as "hidden0.weight.mean" and "hidden0.weight.std".
         averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
+        notes: what the run warned of before it began, such as data that lose digits; no verdict depends on it.
+        concerns: what the run warned of when it was over; `diagnostics.convergence` counts each as a failure.
     """
 
     model: Callable[..., Any]
@@ -81,6 +83,8 @@ class Posterior:
     functions: np.ndarray | None = None
     averages: Averages | None = None
     guide: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    concerns: tuple[str, ...] = ()
 
     @property
     def partial(self) -> bool:
@@ -190,9 +194,11 @@ class Posterior:
         assert isinstance(model, Network)
         if batch_size is not None:
             positive_integer("batch_size", batch_size)
-        (inputs,) = model.validate(x)
+        (inputs,) = model.validate(x, precision=self.method.precision)
         around = {} if self.method.linearised is False else self.guide
-        return Prediction.of(model.likelihood, network_outputs(model, draws, inputs, batch_size, around), draws)
+        with jax.enable_x64(self.method.precision == "float64"):
+            outputs = network_outputs(model, draws, inputs, batch_size, around)
+        return Prediction.of(model.likelihood, outputs, draws)
 
 
 def plain_seed(seed: Any) -> int | tuple[int, ...]:
@@ -235,10 +241,7 @@ def _simulate(
 
     def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
         draw, key = argument
-        fixed = handlers.substitute(
-            handlers.seed(model, key),
-            substitute_fn=lambda site: draw.get(site["name"]) if site["type"] == "sample" else None,
-        )
+        fixed = handlers.substitute(handlers.seed(model, key), substitute_fn=partial(_drawn, draw))
         with Rows():
             trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
         return {
@@ -249,6 +252,26 @@ def _simulate(
 
     count = len(next(iter(draws.values())))
     return lax.map(one, (draws, jax.random.split(key, count)))
+
+
+def _drawn(draw: dict[str, jax.Array], site: dict[str, Any]) -> jax.Array | None:
+    """The value of a site that was drawn, None for another.
+
+    Raises:
+        ValueError: if with these arguments the site has another shape than the draws, as where they are other groups.
+    """
+    name = site["name"]
+    if site["type"] != "sample" or name not in draw:
+        return None
+    expected = site["fn"].shape(site["kwargs"]["sample_shape"])
+    if draw[name].shape != expected:
+        raise ValueError(
+            f"predict: the site '{name}' was drawn with shape {draw[name].shape}, and with these arguments the model "
+            f"samples it with shape {expected}: its values belong to the groups or rows that it was fitted to. To "
+            f"predict some of these, let the model take an index and use {name}[index]; to predict new ones, let it "
+            "sample them under a name of their own, which predict then draws from their prior"
+        )
+    return draw[name]
 
 
 def _factor(site: dict[str, Any]) -> bool:

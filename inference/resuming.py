@@ -23,7 +23,7 @@ from inference.catalogue import METHODS
 from inference.chains import saved_shapes
 from inference.costs import Cost, peak_memory
 from inference.directories import RunDirectory, described, differences, surroundings
-from inference.execution import Plan, execute, plan
+from inference.execution import Plan, execute, failed_restarts, plan
 from inference.journal import Journal
 from inference.ledgers import Values
 from inference.methods import Method
@@ -147,7 +147,8 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
             draws, scalars, curves, guide = best(fits, planned.method.fits)
         else:
             guide = planned.method.fitted(finished[0])
-    for concern in planned.method.concerns(scalars, going, planned.temperature):
+    concerns = planned.method.concerns(planned.bound.target, planned.bound.data, scalars, going)
+    for concern in concerns:
         warnings.warn(concern, stacklevel=3)
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
@@ -158,7 +159,8 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
         start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
-        stopped={} if isinstance(driven, Together) else chains.stopped, guide=guide,
+        stopped={} if isinstance(driven, Together) else chains.stopped, guide=guide, concerns=concerns,
+        notes=planned.notes + failed_restarts(planned.method, guide),
     )  # fmt: skip
 
 

@@ -12,13 +12,10 @@ SGHMC (Chen et al. 2014, equation 15) has a below 1; SGLD (Welling & Teh 2011) i
     w <- w + e G g(w) + sqrt(2 e T G) n
 
 The noise n is that of temperature T whatever the size of the minibatch. Both are right only as e goes to 0. On a normal
-target with Hessian H, SGLD with G = I has the stationary covariance S that solves
-
-    S = (I - e H) S (I - e H) + e^2 V + 2 e T I
-
-so two biases are left: for want of a Metropolis step, of the order of e H / 2, and from the minibatch, e V / 2 T. Both
-are measured as the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures,
-which are T where there is no bias (Wenzel et al. 2020):
+target with Hessian H, SGLD with G = I has the covariance S = (I - e H) S (I - e H) + e^2 V + 2 e T I. Two biases are
+left: for want of a Metropolis step, of the order of e H / 2, and from the minibatch, e V / 2 T. Both are measured as
+the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures, which are T where
+there is no bias (Wenzel et al. 2020):
 
     kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D          (for a constant e)
     configurational   -(w - c) . g(w) / D        for any fixed c: integration by parts
@@ -251,8 +248,11 @@ class _StochasticGradient(Sampler):
                 f"{step_size:.3g}; try step_size={step_size / 10:.1g}, or check the scale of the data"
             )
 
-    def concerns(self, statistics: dict[str, np.ndarray], chains: Sequence[int], temperature: float) -> tuple[str, ...]:
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
         """A gradient that is too noisy for its step, and draws that are not at the temperature."""
+        temperature = float(data.temperature)
         found = noise_concern(statistics, self.control_variates) + temperature_concern(statistics, temperature)
         return tuple(f"{self.name}: {concern}" for concern in found)
 
@@ -270,7 +270,8 @@ class _StochasticGradient(Sampler):
 class SGLD(_StochasticGradient):
     """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step. On
+    most networks that is too short for a posterior, and so is ten times that: without momentum a chain diffuses.
     """
 
     name: ClassVar[str] = "sgld"
@@ -280,7 +281,7 @@ class SGLD(_StochasticGradient):
 class SGHMC(_StochasticGradient):
     """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step.
+    Defaults: 4 chains of 500 draws, one every 500 steps, after 50,000 steps; a pilot of 500 and they find the step.
 
     Attributes:
         friction: a, above 0 and below 1: the share of the momentum that a step takes away.
@@ -288,7 +289,9 @@ class SGHMC(_StochasticGradient):
 
     name: ClassVar[str] = "sghmc"
 
-    friction: float = 0.1
+    warmup: int = 50_000
+    thin: int = 500
+    friction: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -42,7 +42,10 @@ def settled(loss: np.ndarray, patience: int) -> bool:
 
 
 def enough(posterior: Posterior) -> bool:
-    """Whether the draws so far meet the conditions in `until`; with one chain R-hat is that of its halves."""
+    """Whether the draws so far meet the conditions in `until`; with one chain R-hat is that of its halves.
+
+    An R-hat above its condition that chance explains counts as met, as it does in `diagnostics.convergence`.
+    """
     if posterior.shape[1] < _LEAST_JUDGED:
         return False
     functions = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
@@ -52,5 +55,5 @@ def enough(posterior: Posterior) -> bool:
         if not least >= conditions["ess"]:
             return False
     if "rhat" in conditions:
-        return mixing.worst_rhat(functions) <= conditions["rhat"]
+        return not mixing.apart(functions, conditions["rhat"]).any()
     return True

@@ -46,6 +46,8 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "ended": posterior.ended,
         "stopped": list(posterior.stopped.items()),
         "deterministic": posterior.deterministic,
+        "notes": posterior.notes,
+        "concerns": posterior.concerns,
         "names": {group: list(getattr(posterior, group)) for group in _GROUPS},
     }
     arrays = {
@@ -86,6 +88,7 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         stopped = {int(chain): str(why) for chain, why in record["stopped"]}
         average = [arrays[f"averages.{name}"] for name in Average._fields if "averages.size" in arrays]
         seed = record["seed"]
+        said = {kind: tuple(str(text) for text in record.get(kind, ())) for kind in ("notes", "concerns")}
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -106,5 +109,7 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         stopped=stopped,
         functions=arrays.get("functions"),
         averages=Averages(Average(*average), likelihood.classes) if average else None,
+        notes=said["notes"],
+        concerns=said["concerns"],
         **groups,
     )

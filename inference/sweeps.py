@@ -22,7 +22,7 @@ from data import Split
 from inference import mixing
 from inference.binding import NoStart
 from inference.catalogue import chosen_method
-from inference.curves import Sweep
+from inference.curves import RHAT, Sweep
 from inference.execution import execute, plan
 from inference.functions import function_draws, weight_draws
 from inference.ledgers import Ledger
@@ -66,6 +66,7 @@ class _Run(NamedTuple):
 
     scores: dict[str, float]
     rhat: float
+    apart: bool
     divergences: int
     seconds: float
     gradients: int
@@ -194,17 +195,21 @@ def _kept(posterior: Posterior, measure: Callable[[Posterior], Mapping[str, Any]
     except (TypeError, ValueError) as error:
         raise TypeError(f"score must return a dict from names to numbers, got {found!r}") from error
     divergences = int(posterior.statistics["diverging"].sum()) if "diverging" in posterior.statistics else 0
-    return _Run(numbers, _rhat(posterior), divergences, posterior.cost.seconds, posterior.cost.gradients)
+    return _Run(numbers, *_mixed(posterior), divergences, posterior.cost.seconds, posterior.cost.gradients)
 
 
-def _rhat(posterior: Posterior) -> float:
-    """The worst R-hat of chains, of the functions if it is a network; nan for other draws."""
+def _mixed(posterior: Posterior) -> tuple[float, bool]:
+    """The worst R-hat of chains, nan for other draws, and whether they disagree by more than chance.
+
+    Of a network the functions are looked at, of any other model its sites.
+    """
     if posterior.kind != "chains":
-        return np.nan
+        return np.nan, False
     if posterior.shape[1] < _LEAST_JUDGED:
-        return np.inf
+        return np.inf, True
     draws = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
-    return mixing.worst_rhat(draws if draws.shape[2] else posterior.statistics["lp"][..., None])
+    draws = draws if draws.shape[2] else posterior.statistics["lp"][..., None]
+    return mixing.worst_rhat(draws), bool(mixing.apart(draws, RHAT).any())
 
 
 def _gathered(name: str, cases: list[Case], seeds: tuple[int, ...], made: _Made, reference: int | None) -> Sweep:
@@ -222,6 +227,7 @@ def _gathered(name: str, cases: list[Case], seeds: tuple[int, ...], made: _Made,
         seeds=seeds,
         scores={key: array(partial(_score, key), np.nan) for key in names},
         rhat=array(lambda run: run.rhat, np.nan),
+        apart=array(lambda run: run.apart, False),
         divergences=array(lambda run: run.divergences, 0),
         seconds=array(lambda run: run.seconds, np.nan),
         gradients=array(lambda run: run.gradients, 0),

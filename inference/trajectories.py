@@ -6,7 +6,6 @@ may have many thousand steps, so a piece may end in its middle, and the state ha
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +23,14 @@ __all__ = ["TrajectorySampler"]
 class TrajectorySampler(Sampler):
     """Base of samplers whose state has a `path`, with the number of steps that are `left`, and a `position`."""
 
-    def check(self, target: Target, data: Data) -> None:
-        """Say so if the energies at the ends can't be in float64."""
-        if not target.exact:
-            warnings.warn(
-                f"{self.name}: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, "
-                "an array made with dtype=float32); energies are in float32, and with many rows they are noise",
-                stacklevel=3,
-            )
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
+        """Energies that can't be in float64."""
+        if target.exact:
+            return ()
+        return (
+            f"{self.name}: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, an "
+            "array made with dtype=float32); energies are in float32, and with many rows they are noise",
+        )
 
     def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
         """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""

@@ -36,6 +36,7 @@ from inference.methods import STARTS, Emission
 from inference.mixtures import Mixture
 from inference.optimisation import Minibatch, Optimisation, OptimisationState
 from inference.target import Data, Position, Target, Terms, View
+from models import Network
 from models.validation import one_of, positive_integer
 
 __all__ = ["GUIDES", "SVI"]
@@ -50,8 +51,8 @@ _OPTIONS = tuple(dict.fromkeys(option for guide in GUIDES.values() for option in
 class SVI(Optimisation):
     """Variational inference with a guide.
 
-    Defaults: 5,000 steps of the full batch, then 1,000 draws. Options of a guide are None where the guide's own default
-    is meant; they are documented there.
+    Defaults: 15,000 steps of the full batch, then 1,000 draws. Options of a guide are None where the guide's own
+    default is meant; they are documented there.
 
     Attributes:
         guide: "gaussian", one normal per weight (Bayes by Backprop); "lowrank" or "fullrank", correlated normals;
@@ -60,7 +61,9 @@ class SVI(Optimisation):
         particles: draws per step that estimate the expectations.
         kl_weights: how the KL divergence from the prior is dealt out to the minibatches of an epoch, "uniform" or
             "blundell".
-        start: around which point a guide that has a name begins: "random", "map" or "prior".
+        start: around which point a guide that has a name begins: "random", "map" or "prior". None is "map" for a
+            network, where a guide around a random point can collapse onto the prior, and "random" for dropout and for
+            any other model.
         restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
         estimator: of guide="gaussian".
         first_scale: of guide="gaussian".
@@ -78,11 +81,11 @@ class SVI(Optimisation):
     kind: ClassVar[str] = "guide"
 
     guide: Any = "gaussian"
-    steps: int = 5000
+    steps: int = 15_000
     draws: int = 1000
     particles: int = 1
     kl_weights: str = "uniform"
-    start: str = "random"
+    start: str | None = None
     restarts: int = 1
     estimator: str | None = None
     first_scale: float | None = None
@@ -100,7 +103,8 @@ class SVI(Optimisation):
         for count in ("draws", "particles", "restarts"):
             positive_integer(f"svi: {count}", getattr(self, count))
         one_of("svi: kl_weights", self.kl_weights, ("uniform", "blundell"))
-        one_of("svi: start", self.start, [start for start in STARTS if start != "ensemble"])
+        if self.start is not None:
+            one_of("svi: start", self.start, [start for start in STARTS if start != "ensemble"])
         if isinstance(self.guide, str):
             one_of("svi: guide", self.guide, GUIDES)
         elif not callable(self.guide):
@@ -110,8 +114,8 @@ class SVI(Optimisation):
             raise TypeError(
                 f"svi: guide must be a name or a NumPyro guide, got the class {name}; make one: {name}(model)"
             )
-        elif self.start != "random" or self.restarts > 1:
-            option, given = ("start", self.start) if self.start != "random" else ("restarts", self.restarts)
+        elif self.start not in (None, "random") or self.restarts > 1:
+            option, given = ("restarts", self.restarts) if self.start in (None, "random") else ("start", self.start)
             raise ValueError(
                 f"svi: {option}={given!r} is for the guides that have a name; a guide of your own begins where its "
                 "params do: leave it out, and change those, or the init_loc_fn of an autoguide"
@@ -141,9 +145,16 @@ class SVI(Optimisation):
         given = {option: getattr(self, option) for option in family.takes() if getattr(self, option) is not None}
         return family(**given)
 
+    def resolved(self, target: Target, data: Data) -> SVI:
+        """With a start that suits model and guide, if it is left open."""
+        if self.start is not None:
+            return self
+        at_map = isinstance(target.model, Network) and self.family.starts_at_map
+        return replace(self, start="map" if at_map else "random")
+
     def program(self) -> SVI:
-        """How many draws are taken at the end, and how many others are fitted, does not shape the steps."""
-        return replace(self, draws=1, restarts=1)
+        """How many draws are taken at the end, how many others are fitted, and from where, does not shape the steps."""
+        return replace(self, draws=1, restarts=1, start="random")
 
     @property
     def fits(self) -> int:

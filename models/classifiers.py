@@ -25,7 +25,7 @@ class _Classifier(Likelihood):
 
     outputs = 1
 
-    def check(self, y: Any, rows: int) -> np.ndarray:
+    def check(self, y: Any, rows: int, precision: str = "float32") -> np.ndarray:
         """Integer labels 0 .. classes - 1 of shape (n,)."""
         array = finite_array("y", y)
         if array.dtype.kind == "f":
@@ -41,6 +41,12 @@ class _Classifier(Likelihood):
                 f"{bad[0]} ({bad.size} rows are affected); count labels from 0, or give the likelihood more classes"
             )
         return array.astype(np.int32)
+
+    def constant_log_likelihood(self, y: np.ndarray) -> float:
+        """That of the frequencies of the classes."""
+        counts = np.bincount(np.asarray(y, np.int64))
+        counts = counts[counts > 0]
+        return float(counts @ np.log(counts / counts.sum()))
 
     def probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
         """The probability of each class under each draw."""

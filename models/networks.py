@@ -21,7 +21,7 @@ from models.layers import Batch
 from models.likelihoods import Likelihood
 from models.priors import Prior, Site, unconstrained_scale
 from models.rules import as_prior
-from models.validation import finite_array, in_float32
+from models.validation import finite_array, in_precision
 
 __all__ = ["Architecture", "Network"]
 
@@ -75,8 +75,8 @@ class Network:
         """Sample the weights and give what the last layer says, before the likelihood's link."""
         return self.architecture(x, self.likelihood.heads, self.prior)
 
-    def validate(self, x: Any, y: Any = None) -> tuple[np.ndarray, ...]:
-        """The data as they are used, float32 or int32 labels; raise with advice where they do not fit.
+    def validate(self, x: Any, y: Any = None, precision: str = "float32") -> tuple[np.ndarray, ...]:
+        """The data as they are used, in a precision or as int32 labels; raise with advice where they do not fit.
 
         Nothing is compiled. `y` may be left out, as in a prediction.
         """
@@ -84,9 +84,9 @@ class Network:
         if inputs.ndim == 0 or len(inputs) == 0:
             raise ValueError(f"x must have at least one row, got shape {inputs.shape}")
         self.architecture.check(inputs)
-        inputs = in_float32("x", inputs)
+        inputs = in_precision("x", inputs, precision)
         self.prior.check(self.sites(inputs))
-        return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs)))
+        return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs), precision))
 
     def sites(self, x: np.ndarray) -> tuple[Site, ...]:
         """The weights and biases that a prior is asked for, for inputs like `x`; nothing is computed."""

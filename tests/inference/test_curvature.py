@@ -124,6 +124,12 @@ def _kind(distribution):
     return jnp.int32 if distribution.support.is_discrete else jnp.float32
 
 
+def _bare(rows, distribution):
+    """Rows without a plate: what is observed has more of them than the distribution's batch."""
+    shape = (rows, *distribution.batch_shape, *distribution.event_shape)
+    numpyro.sample("y", distribution, obs=jnp.zeros(shape, _kind(distribution)))
+
+
 def _normals(a):
     return dist.Normal(a, 0.5).to_event(1)
 
@@ -142,6 +148,13 @@ CASES = {
     "weighted vectors": (lambda a: handlers.scale(_rows, WEIGHTS)(4, _normals(a)), 10 * np.eye(3) / 0.25),
     "weighted square": (lambda a: handlers.scale(_rows, WEIGHTS[:3])(3, _normals(a)), 9 * np.eye(3) / 0.25),
     "unequal counts": (lambda a: _rows(3, dist.Binomial(np.array([10, 20, 30]), logits=a[0] + COIN)), 60 * OF_COIN),
+    "coins without a plate": (lambda a: _bare(5, dist.Bernoulli(logits=a[0] + COIN)), 5 * OF_COIN),
+    "classes without a plate": (lambda a: _bare(6, dist.Categorical(logits=a)), 6 * OF_CLASS),
+    "a batch without a plate": (lambda a: _bare(5, dist.Normal(a, 0.5)), 5 * np.eye(3) / 0.25),
+    "vectors without a plate": (lambda a: _bare(3, _normals(a)), 3 * np.eye(3) / 0.25),
+    "rates without a plate": (lambda a: _bare(5, dist.Poisson(jnp.exp(a[0]))), 5 * np.exp(0.5) * np.diag([1.0, 0, 0])),
+    "masked without a plate": (lambda a: handlers.mask(_bare, MASK)(4, _normals(a)), 3 * np.eye(3) / 0.25),
+    "weighted without a plate": (lambda a: handlers.scale(_bare, WEIGHTS)(4, _normals(a)), 10 * np.eye(3) / 0.25),
     "a class that can't be": (
         lambda a: _rows(3, dist.Categorical(logits=jnp.concatenate([a, jnp.full(1, -jnp.inf)]))),
         3 * OF_CLASS,

@@ -1,0 +1,125 @@
+"""What is wrong with a network's data, or with its prior beside them, before anything compiles.
+
+**Targets without noise.** Let y be met exactly by weights that leave m of n rows over, n > m. With a scale s of the
+noise that is inferred, the likelihood integrated over the weights grows as s^-(n - m) when s falls to 0: there is no
+proper posterior, and no maximum. A constant y is met by the output's bias alone, whose m is at most the inputs of the
+last layer and 1; a y that is linear in x is met by a linear model, with one weight per input and 1.
+
+**Targets of another scale.** The prior of inferred noise, and that of the weights, is made for targets of about unit
+size. Thousand times larger targets are far in the tail of both.
+
+**Functions of another scale.** A dense layer with n inputs and weights of standard deviation s multiplies the size of
+its inputs by s sqrt(n), and a rectifier by about 0.7. Five layers of 100 units under N(0, 1) make functions of size
+50,000; no trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from models import Network
+from models.perceptrons import Perceptron
+from models.priors import Normal, Univariate
+from models.rules import Rules
+
+__all__ = ["refuse_unbounded", "remarks"]
+
+_EXACT = 1e-6  # of the targets' standard deviation: residuals of float32 arithmetic
+_LARGE, _SMALL = 10.0, 0.01  # times the prior scale of the noise
+_LARGE_INPUTS = 100.0
+_FAR = 1000.0  # times the size of the targets: functions that no data of this size can hold
+_BOUNDED = ("tanh", "sigmoid")
+_RECTIFIER = 0.7
+
+
+def refuse_unbounded(model: Network, x: np.ndarray, y: np.ndarray) -> None:
+    """Raise ValueError if targets without noise leave a network with inferred noise without a proper posterior."""
+    if not _infers_noise(model):
+        return
+    remedy = (
+        "the density grows without bound as the noise falls to 0, so there is no posterior to sample and no maximum; "
+        "give the noise a scale, likelihood=models.Gaussian(scale=...)"
+    )
+    targets = np.asarray(y, np.float64).reshape(len(y), -1)
+    flat = np.flatnonzero(np.ptp(targets, axis=0) == 0)
+    which = f"column {flat[0]} of y" if flat.size and targets.shape[1] > 1 else "y"
+    if flat.size and len(targets) > _last_inputs(model, x) + 1:
+        raise ValueError(
+            f"{which} has one value, {targets[0, flat[0]]:g}, in all {len(y)} rows, and its noise is inferred: {remedy}"
+        )
+    if _is_linear(model) and len(targets) > x.shape[1] + 1 and _left_over(x, targets) <= _EXACT:
+        raise ValueError(f"y is an exact linear function of x, and its noise is inferred: {remedy}")
+
+
+def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
+    """What a user should know of the targets' scale, and of the scale of the functions under the prior."""
+    found = []
+    unit = 1.0 if model.likelihood.classes is None else math.inf
+    if _infers_noise(model):
+        unit = float(model.likelihood.prior.instance().mean)  # type: ignore[attr-defined]
+    size = float(np.sqrt(np.mean(np.square(np.asarray(y, np.float64))))) if model.likelihood.classes is None else 1.0
+    spread = float(np.std(np.asarray(y, np.float64)))
+    known = getattr(model.likelihood, "scale", None) is not None
+    if math.isfinite(unit) and not known and (size > _LARGE * unit or 0 < spread < _SMALL * unit):
+        found.append(
+            f"y has size {size:.2g} and spread {spread:.2g}, where the priors of the noise and of the weights expect "
+            f"about {unit:.2g}: standardise y, as data.load(...).split() does, or give the likelihood and the network "
+            "priors of the scale of y"
+        )
+    inputs = float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
+    if inputs > _LARGE_INPUTS:
+        found.append(
+            f"x has size {inputs:.2g}, where the prior of the weights expects about 1: standardise x, as "
+            "data.load(...).split() does, or give the network a prior of another scale"
+        )
+    functions = _size_of_functions(model, x)
+    if functions > _FAR * max(size, 1.0):
+        found.append(
+            f"the prior makes functions of size {functions:.0e} of inputs of size 1, where y has {size:.2g}: samplers "
+            "will hardly move, and a run may take hours; divide the prior's scale by the root of each layer's inputs, "
+            "prior=models.Normal(1.0, fan_in=True)"
+        )
+    return tuple(found)
+
+
+def _infers_noise(model: Network) -> bool:
+    likelihood: Any = model.likelihood
+    return likelihood.classes is None and getattr(likelihood, "scale", 1.0) is None
+
+
+def _is_linear(model: Network) -> bool:
+    return isinstance(model.architecture, Perceptron) and not model.architecture.hidden
+
+
+def _last_inputs(model: Network, x: np.ndarray) -> float:
+    """The inputs of the last layer; infinite where they are not known."""
+    architecture = model.architecture
+    if not isinstance(architecture, Perceptron):
+        return math.inf
+    return architecture.hidden[-1] if architecture.hidden else x.shape[1]
+
+
+def _left_over(x: np.ndarray, y: np.ndarray) -> float:
+    """The standard deviation that linear regression leaves, as a share of the targets'; the least over outputs."""
+    design = np.column_stack([np.ones(len(x)), np.asarray(x, np.float64)])
+    residual = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return float(np.min(residual.std(axis=0) / np.maximum(y.std(axis=0), np.finfo(np.float64).tiny)))
+
+
+def _size_of_functions(model: Network, x: np.ndarray) -> float:
+    """The size of a perceptron's outputs under its prior, at inputs of size 1; 0 where it is not known."""
+    architecture = model.architecture
+    if not isinstance(architecture, Perceptron) or not isinstance(model.prior, Normal | Rules | Univariate):
+        return 0.0
+    bounded = not isinstance(architecture.activation, str) or architecture.activation in _BOUNDED
+    size = 1.0
+    for site in model.sites(x):
+        if site.kind != "weight":
+            continue
+        size = model.prior.scale_of(site) * math.sqrt(site.fan_in) * size
+        last = site.layer == "output"
+        size = size if last else min(size, 1.0) if bounded else _RECTIFIER * size
+    return size if math.isfinite(size) else 0.0
