@@ -28,6 +28,7 @@ from models import Network
 
 __all__ = ["judge_guide"]
 
+_SAME = 1e-6  # of log weights: those of the posterior itself
 _LEAST_DRAWS = 100  # with fewer, one narrow guide in two passes
 
 
@@ -131,6 +132,8 @@ def _importance(posterior: Posterior) -> tuple[float, float]:
     log_weights = (statistics["lp"].astype(np.float64) - statistics["guide_log_density"]).ravel()
     if not np.isfinite(log_weights).all():
         return np.inf, 0.0
+    if np.ptp(log_weights) < _SAME:  # ArviZ finds no tail there, and says infinity
+        return 0.0, 1.0
     smoothed, k = arviz().psislw(log_weights)
     weights = np.exp(smoothed - smoothed.max())
     return float(k), float(weights.sum() ** 2 / (weights @ weights) / len(weights))

@@ -58,13 +58,12 @@ class _Entry:
     @property
     def word(self) -> str:
         """Its verdict in a word or two."""
-        if self.convergence.passed is None:
-            return "nothing to certify"
-        if self.convergence.kind == "guide" and self.convergence.passed:
+        found = self.convergence
+        if found.kind == "guide" and found.passed:
             return "close to the posterior"
-        if self.convergence.kind == "guide" and self.convergence.settled:
+        if found.kind == "guide" and found.settled and not found.constant_gap < 0:
             return "an approximation"
-        return "converged" if self.convergence.passed else "not to be relied on yet"
+        return {True: "converged", False: "not to be relied on yet", None: "nothing to certify"}[found.passed]
 
     @property
     def sites(self) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ from numpyro.infer.util import compute_log_probs
 from data import Split
 from inference.arguments import Arguments, settle
 from inference.data_remarks import refuse_unbounded, remarks
+from inference.expectations import single
 from inference.subsampling import subsampled
 from inference.target import Data, Target, latent_sites
 from models import Network, has_recipe
@@ -240,7 +241,8 @@ def _check(trace: dict[str, Any]) -> None:
             )
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
-            raise ValueError(f"the latent site '{name}' is discrete ({type(site['fn']).__name__}); sum it out by hand")
+            what = type(single(site["fn"])).__name__
+            raise ValueError(f"the latent site '{name}' is discrete ({what}); sum it out by hand")
 
 
 def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:

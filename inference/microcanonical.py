@@ -127,11 +127,8 @@ class MCLMC(TrajectorySampler):
         fraction("mclmc: target_acceptance", self._acceptance)
         one_of("mclmc: mass", self.mass, ("prior", "diagonal"))
         if self.step_size is None or self.trajectory_length is None or self.mass == "diagonal":
-            positive_integer(
-                "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,",
-                self._warmup,
-                _LEAST_WARMUP,
-            )
+            what = "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,"
+            positive_integer(what, self._warmup, _LEAST_WARMUP)
         elif self.step_size > self.trajectory_length:
             raise ValueError(
                 f"mclmc: step_size must be at most trajectory_length, {self.trajectory_length}, got {self.step_size}"

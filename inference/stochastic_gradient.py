@@ -22,9 +22,8 @@ there is no bias (Wenzel et al. 2020):
 
 where c is the position halfway through the warm-up. The log density `lp` of a draw is that of all rows.
 
-Minibatches are drawn anew at each step, see `inference.gradients`. BlackJAX's SGLD makes the same step. Its SGHMC draws
-a momentum of temperature 1 at any temperature, from a key that it uses again, and keeps one minibatch for all steps of
-a trajectory, so it is not used here.
+Minibatches are drawn anew at each step, see `inference.gradients`. BlackJAX's SGHMC is not used: its momentum has
+temperature 1 at any temperature and comes from a key that is used again, and all steps of a trajectory share a batch.
 
 References: https://dl.acm.org/doi/10.5555/3104482.3104568, https://arxiv.org/abs/1402.4102,
 https://arxiv.org/abs/2002.02405 (temperatures).
@@ -122,9 +121,8 @@ class _StochasticGradient(Sampler):
                 )
         steps = max(self.iterations * self.thin, self._tuning)
         if steps > _MOST_STEPS:
-            raise ValueError(
-                f"{self.name}: a chain has at most {_MOST_STEPS:,} steps; warmup + draws * thin is {steps:,}"
-            )
+            most = f"{self.name}: a chain has at most {_MOST_STEPS:,} steps"
+            raise ValueError(f"{most}; warmup + draws * thin is {steps:,}")
 
     @property
     def _piloted(self) -> bool:

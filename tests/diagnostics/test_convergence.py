@@ -5,7 +5,9 @@ from __future__ import annotations
 import arviz as az
 import numpy as np
 import pytest
+import scipy.signal
 import scipy.special
+import scipy.stats
 
 import inference
 import models
@@ -138,7 +140,7 @@ def test_frozen_chains_fail():
 @pytest.mark.parametrize(
     ("statistics", "message"),
     [
-        ({"diverging": np.arange(1200).reshape(4, 300) == 5}, "1 divergent draw, in 1 of 4 chains"),
+        ({"diverging": np.arange(1200).reshape(4, 300) % 400 == 5}, "3 divergent draws, in 3 of 4 chains"),
         ({"energy": np.cumsum(np.random.default_rng(0).normal(size=(4, 300)), axis=1)}, "E-BFMI: least"),
         ({"energy": np.zeros((4, 300))}, "E-BFMI: least 0.00"),
     ],
@@ -182,7 +184,8 @@ def test_words_fit_what_there_is():
     assert "can't show whether others would end elsewhere" in one.verdict
     assert any("Run several chains" in step for step in one.advice)
     few = np.arange(4)[:, None] == 0
-    divergent = convergence(_posterior({"w": _draws((4, 2000, 1))}, diverging=few & (np.arange(2000) == 7)))
+    once = _posterior({"w": _draws((4, 2000, 1))}, diverging=few & (np.arange(2000) == 7))
+    divergent = convergence(once, divergences=0)
     assert divergent.verdict.startswith("Convergence failed (1 divergent draw, in 1 of 4 chains; worst R-hat 1.00")
     # Two inputs that are the same: only the sum of their weights is determined, and there are no units to trade places.
     weights = _draws((4, 1000, 2, 1)) + np.array([1.0, -1.0])[:, None] * 3 * np.arange(4)[:, None, None, None]
@@ -197,10 +200,98 @@ def test_too_few_draws_fail():
     assert "too few" in str(convergence(_posterior({"w": _draws((4, 3, 1))})))
 
 
-def test_a_point_has_nothing_to_judge(conjugate):
+def test_a_rare_divergence_is_a_caution():
+    diverging = np.zeros((4, 500), bool)
+    diverging[1, 7] = True
+    judged = convergence(_posterior({"w": _draws((4, 500, 1))}, diverging=diverging))
+    assert judged.passed
+    assert judged.cautions == ("1 divergent draw, in 1 of 4 chains",)
+    assert "caution: 1 divergent draw" in str(judged)
+    assert any("target_acceptance=0.9" in step for step in judged.advice)  # halfway from the 0.8 of NUTS to 1
+    diverging[:, 7:9] = True
+    assert convergence(_posterior({"w": _draws((4, 500, 1))}, diverging=diverging)).passed is False
+
+
+def test_what_a_run_warned_of_is_in_the_verdict():
+    posterior = _posterior({"w": _draws((4, 500, 1))})
+    said = inference.Posterior(**{**posterior.__dict__, "concerns": ("the energies are noise",), "notes": ("look",)})
+    judged = convergence(said)
+    assert judged.passed is False
+    assert "the energies are noise" in judged.failures
+    assert judged.cautions == ("look",)
+
+
+def _factors(generator, chains, draws, quantities, factors, correlation):
+    """Quantities of stationary chains that are mixtures of some autoregressive factors."""
+    noise = generator.normal(size=(chains, draws + 200, factors))
+    paths = scipy.signal.lfilter([np.sqrt(1 - correlation**2)], [1, -correlation], noise, axis=1)[:, 200:]
+    loadings = generator.normal(size=(factors, quantities))
+    return paths @ (loadings / np.linalg.norm(loadings, axis=0))
+
+
+@pytest.mark.parametrize(("quantities", "repetitions"), [(1, 100), (50, 40), (450, 12)])
+def test_stationary_chains_are_called_apart_in_5_percent_of_cases_at_most(quantities, repetitions):
+    """With an ESS of 600 in all, at which a fixed threshold of 1.01 fails one of them in eight, and all of 450."""
+    generator = np.random.default_rng(quantities)
+    alarms, fixed = 0, 0
+    for _ in range(repetitions):
+        draws = _factors(generator, 4, 500, quantities, min(quantities, 20), correlation=0.54)
+        alarms += mixing.apart(draws, 1.01).any()
+        fixed += mixing.rhat(draws).max() > 1.01
+    most = scipy.stats.binom.ppf(0.999, repetitions, 0.05)
+    assert alarms <= most, f"{alarms} of {repetitions}"
+    if quantities == 450:
+        assert fixed == repetitions
+
+
+@pytest.mark.parametrize("quantities", [1, 450])
+@pytest.mark.parametrize("what", ["place", "width"])
+def test_chains_that_differ_are_called_apart(quantities, what):
+    """One chain of four, in one quantity, by 0.6 of its standard deviation: R-hat 1.03 to 1.04."""
+    generator = np.random.default_rng(3)
+    found = 0
+    for _ in range(10):
+        draws = _factors(generator, 4, 500, quantities, min(quantities, 20), correlation=0.3)
+        draws[0, :, 0] = draws[0, :, 0] + 0.6 if what == "place" else 1.6 * draws[0, :, 0]
+        found += mixing.apart(draws, 1.01)[0]
+    assert found >= 9
+
+
+def test_one_chain_is_apart_from_itself_where_its_halves_differ():
+    draws = _draws((1, 1000, 2))
+    assert not mixing.apart(draws, 1.01).any()
+    draws[0, 500:, 1] += 0.7
+    assert mixing.apart(draws, 1.01).tolist() == [False, True]
+    assert mixing.apart(_draws((1, 6, 1)), 1.01).all()  # too short to tell
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_chains_are_always_apart(case):
+    assert mixing.apart(DEGENERATE[case](_draws()), 1.5).all()
+
+
+def test_a_point_has_no_spread_to_judge(conjugate):
     judged = convergence(conjugate.run(method="map", steps=5))
     assert (judged.passed, judged.kind) == (None, "point")
-    assert str(judged) == "One draw: there is no convergence to judge."
+    assert str(judged) == "One draw: there is no spread to judge, and 5 steps are too few to judge the loss."
+    settled = convergence(conjugate.run(method="map", steps=1000))
+    assert (settled.passed, settled.settled) == (None, True)
+    assert str(settled) == "One draw: there is no spread to judge; its loss had settled."
+
+
+@pytest.mark.filterwarnings("ignore:y has size")
+@pytest.mark.parametrize("method", ["map", "mle", "ensemble"])
+def test_a_point_that_has_not_arrived_is_called_so(method):
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 3))
+    y = 1e3 * (3 + x[:, 0] + 0.3 * generator.normal(size=200))
+    posterior = inference.run(models.mlp((10,)), x, y, method=method, progress=False)
+    assert np.sqrt(np.mean((posterior.predict(x).mean - y) ** 2)) > y.std()
+    judged = convergence(posterior)
+    assert judged.passed is False
+    assert str(judged).startswith("Convergence failed: ")
+    assert any("steps=9,000" in step and "learning_rate" in step for step in judged.advice)
+    assert any("Standardise" in step for step in judged.advice)
 
 
 def test_a_guide_gets_k_hat_and_its_loss_and_never_r_hat(conjugate):
@@ -219,9 +310,9 @@ def test_a_guide_gets_k_hat_and_its_loss_and_never_r_hat(conjugate):
     assert "has settled and is close to the posterior" in long.verdict
 
 
-@pytest.mark.parametrize("options", [{"draws": 1}, {"steps": 1}])
+@pytest.mark.parametrize("options", [{"draws": 1}, {"draws": 50}, {"steps": 1}])
 def test_a_guide_with_too_little_to_judge_fails(conjugate, options):
-    judged = convergence(conjugate.run(method="svi", **{"steps": 100, "draws": 50, **options}))
+    judged = convergence(conjugate.run(method="svi", **{"steps": 100, "draws": 200, **options}))
     assert judged.passed is False
     assert "too few to judge" in str(judged)
 
@@ -282,4 +373,4 @@ def test_k_hat_finds_a_guide_that_is_too_narrow(conjugate):
 def test_members_of_an_ensemble_have_nothing_to_judge(conjugate):
     judged = convergence(conjugate.run(method="ensemble", chains=3, steps=5))
     assert (judged.passed, judged.kind) == (None, "point")
-    assert str(judged) == "3 members of one draw each: there is no convergence to judge."
+    assert str(judged).startswith("3 members of one draw each: there is no spread to judge")

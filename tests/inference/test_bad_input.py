@@ -259,3 +259,24 @@ def test_divergence_of_the_optimiser_names_step_and_rate():
 
     with pytest.raises(FloatingPointError, match=r"map: the loss became nan at step \d+ of 3000 with .*=0.5"):
         inference.run(cliff, Y, method="map", learning_rate=0.5, progress=False)
+
+
+def test_a_lifted_flax_module_is_refused_for_what_it_is():
+    linen = pytest.importorskip("flax.linen", reason="needs the extra flax")
+    from numpyro.contrib.module import random_flax_module
+
+    def model(x, y=None):
+        net = random_flax_module("net", linen.Dense(1), prior=dist.Normal(0, 1), input_shape=(1, 2))
+        numpyro.sample("y", dist.Normal(net(x)[:, 0], 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"'net\$params' is the template of a module.*module.apply"):
+        inference.run(model, np.zeros((6, 2), np.float32), Y, method="nuts", progress=False)
+
+
+def test_a_discrete_site_is_called_by_its_own_name():
+    def model(y=None):
+        coins = numpyro.sample("coins", dist.Bernoulli(0.5).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(coins.sum(), 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"the latent site 'coins' is discrete \(BernoulliProbs\)"):
+        inference.run(model, np.float32(1.0), method="nuts", progress=False)

@@ -223,3 +223,17 @@ def test_a_guide_of_the_users_own_cannot_be_written_down(conjugate, tmp_path):
     with pytest.raises(ValueError, match=r"schedule is a function of your own"):
         conjugate.run(method="map", schedule=lambda step: 1.0, directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def _above(y=None):
+    a = numpyro.sample("a", dist.Normal(0.0, 3.0))
+    b = numpyro.sample("b", dist.TruncatedNormal(a, 2.0, low=a))
+    numpyro.sample("y", dist.Normal(b, 1.0), obs=y)
+
+
+def test_supports_that_move_with_another_site_are_refused():
+    """Such a site would be mapped to the bounds of an unrelated draw: a was 3.35 where it is 4.96."""
+    guide = AutoNormal(_above)
+    with pytest.raises(ValueError, match="where the site 'b' lives depends on another site.*guide='fullrank'"):
+        inference.run(_above, np.float32(6.0), method="svi", guide=guide, steps=5, progress=False)
+    inference.run(_above, np.float32(6.0), method="svi", guide="fullrank", steps=5, progress=False)

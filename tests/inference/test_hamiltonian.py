@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
 
+import diagnostics
 import inference
 import models
 from inference import mixing
@@ -39,7 +41,7 @@ def test_acceptance_on_a_normal_target_is_the_known_one(step_size, length):
     expected = 4 / np.pi * np.arctan(1 / np.sqrt(k))
     posterior = inference.run(
         _normal_model, np.float64(0.3), method="hmc", step_size=step_size, trajectory_length=length, draws=5000,
-        seed=3, progress=False,
+        jitter=0.0, seed=3, progress=False,
     )  # fmt: skip
     rate = posterior.statistics["acceptance_rate"][..., None].astype(np.float64)
     assert 0.2 < expected < 0.98
@@ -74,14 +76,14 @@ ALPHA = 0.8
 )
 def test_the_default_length_is_a_quarter_of_the_priors_period(conjugate, temperature, tempering, length):
     posterior = conjugate.run(
-        method="hmc", chains=1, draws=3, step_size=0.03, temperature=temperature, tempering=tempering
+        method="hmc", chains=1, draws=3, step_size=0.03, jitter=0.0, temperature=temperature, tempering=tempering
     )
     steps = math.ceil(length / 0.03)
     np.testing.assert_array_equal(posterior.statistics["n_steps"], steps)
     np.testing.assert_allclose(posterior.statistics["step_size"], length / steps, rtol=1e-6)
     number = conjugate.run(
-        method="hmc", chains=1, draws=3, step_size=0.03, trajectory_length=length, temperature=temperature,
-        tempering=tempering,
+        method="hmc", chains=1, draws=3, step_size=0.03, trajectory_length=length, jitter=0.0,
+        temperature=temperature, tempering=tempering,
     )  # fmt: skip
     np.testing.assert_allclose(conjugate.stacked(number), conjugate.stacked(posterior), atol=1e-3)
 
@@ -89,7 +91,7 @@ def test_the_default_length_is_a_quarter_of_the_priors_period(conjugate, tempera
 def test_a_step_that_divides_the_length_is_not_shortened():
     posterior = inference.run(
         _normal_model, np.float64(0.3), method="hmc", chains=1, draws=3, step_size=0.1, trajectory_length=1.0,
-        progress=False,
+        jitter=0.0, progress=False,
     )  # fmt: skip
     assert (posterior.statistics["n_steps"] == 10).all()
 
@@ -138,12 +140,14 @@ def test_jitter_spreads_the_lengths(conjugate):
     steps = conjugate.run(jitter=0.3, **options).statistics["n_steps"]
     assert 70 <= steps.min() < 75
     assert 126 < steps.max() <= 130
-    assert (conjugate.run(**options).statistics["n_steps"] == 100).all()
+    assert (conjugate.run(jitter=0.0, **options).statistics["n_steps"] == 100).all()
+    assert 80 <= conjugate.run(**options).statistics["n_steps"].min() < 85  # by default a fifth
 
 
-def test_the_pilot_reaches_its_target(conjugate):
+def test_adaptation_reaches_its_target(conjugate):
+    # On long trajectories, whose steps are hardly shortened to divide the length.
     for target in (0.6, 0.9):
-        posterior = conjugate.run(method="hmc", target_acceptance=target, draws=500, seed=4, tuning=400)
+        posterior = conjugate.run(method="hmc", target_acceptance=target, trajectory_length=6.0, draws=500, seed=4)
         assert abs(posterior.statistics["acceptance_rate"].mean() - target) < 0.1
 
 
@@ -205,8 +209,57 @@ def test_a_diagonal_mass_at_any_temperature(conjugate, temperature):
     assert 1 < posterior.statistics["n_steps"].mean() < 6
 
 
-def test_steps_are_halved_in_warm_up_only(conjugate):
-    posterior = conjugate.run(method="hmc", target_acceptance=0.5, chains=2, draws=100, warmup=20, seed=1)
-    assert posterior.statistics["accepted"].mean() < 0.8
+def test_given_steps_are_halved_in_warm_up_only(conjugate):
+    posterior = conjugate.run(
+        method="hmc", step_size=0.1, trajectory_length=0.7, jitter=0.0, chains=2, draws=100, warmup=20, seed=1
+    )
+    assert 0.1 < posterior.statistics["accepted"].mean() < 0.9
     assert len(np.unique(posterior.statistics["n_steps"])) == 1
     assert len(np.unique(posterior.statistics["step_size"])) == 1
+
+
+def test_a_length_that_returns_to_where_it_began_is_spread_by_default():
+    """A posterior standard deviation of a tenth of the prior's: the default length turns it by five times pi."""
+    generator = np.random.default_rng(0)
+    x = np.linalg.qr(generator.normal(size=(99, 4)) - 0.0)[0][:, :3]
+    x = np.linalg.qr(x - x.mean(axis=0))[0] * np.sqrt(99)
+    model = models.linear(likelihood=models.Gaussian(scale=1.0))
+    options = dict(method="hmc", step_size=0.01, draws=250, progress=False)
+    plain = inference.run(model, x, generator.normal(size=99), jitter=0.0, **options)
+    spread = inference.run(model, x, generator.normal(size=99), **options)
+    assert plain.draws["output.weight"].std(axis=(0, 1)).max() < 0.03
+    deviations = spread.draws["output.weight"].std(axis=(0, 1)).ravel()
+    assert mixing.ess(spread.draws["output.weight"][..., 0]).min() > 400
+    np.testing.assert_allclose(deviations, 0.1, rtol=4 / np.sqrt(2 * 400))  # four standard errors of a deviation
+    judged = diagnostics.convergence(plain)
+    assert judged.passed is False
+    assert any("jitter=0.2" in step for step in judged.advice)
+
+
+def _two_wells(y=None):
+    """A wide well on the left and a narrow one on the right, with a wall between them."""
+    w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real_vector, (), event_shape=(2,)))
+    left = 0.5 * jnp.sum((w + jnp.array([3.0, 0.0])) ** 2)
+    right = 0.5 * jnp.sum(((w - jnp.array([3.0, 0.0])) / 0.02) ** 2)
+    numpyro.factor("y", -jnp.where(w[0] < 0, left, right))
+
+
+def test_each_chain_adapts_its_step_to_where_it_is():
+    """The pilot is in the wide well, whose step is fifty times too long for the chains in the narrow one."""
+    posterior = inference.run(
+        _two_wells, method="hmc", chains=6, draws=100, warmup=150, trajectory_length=2.0, seed=2, progress=False
+    )
+    narrow = posterior.draws["w"][:, 0, 0] > 0
+    assert not narrow[0]
+    assert 0 < narrow.sum() < 6
+    steps, accepted = posterior.statistics["step_size"][:, -1], posterior.statistics["acceptance_rate"].mean(axis=1)
+    assert steps[narrow].max() < 0.2 * steps[~narrow].min()
+    assert accepted.min() > 0.6
+    assert (posterior.statistics["step_size"].max(axis=1) < 1.6 * posterior.statistics["step_size"].min(axis=1)).all()
+
+
+def test_a_given_step_is_never_adapted(conjugate):
+    posterior = conjugate.run(
+        method="hmc", step_size=0.05, trajectory_length=0.5, jitter=0.0, chains=2, draws=20, warmup=30, seed=1
+    )
+    np.testing.assert_allclose(posterior.statistics["step_size"], 0.05, rtol=1e-6)

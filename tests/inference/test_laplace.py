@@ -279,6 +279,7 @@ def test_a_weight_that_nothing_determines_is_an_error_also_when_it_is_looked_at(
         inference.load(tmp_path / "run")
 
 
+@pytest.mark.filterwarnings("ignore:the prior makes functions of size")
 def test_a_prior_that_says_next_to_nothing_does_not_pass_by_rounding():
     model, x, y = small(prior=models.Normal(1e8))
     with pytest.raises(FloatingPointError, match="a normal prior of about the size of the weights"):
@@ -295,3 +296,19 @@ def test_double_exponential_priors_are_refused_behind_hidden_layers(conjugate):
     covariance = np.linalg.inv(conjugate.design.T @ conjugate.design / conjugate.noise**2)
     mode = np.append(posterior.guide["output.bias.mean"], posterior.guide["output.weight.mean"])
     check_normal(conjugate.stacked(posterior)[0], mode, covariance)
+
+
+def test_observations_without_a_plate_all_count():
+    y = np.random.default_rng(0).normal(2, 1, 50)
+
+    def model(y=None):
+        mu = numpyro.sample("mu", dist.Normal(0, 10))
+        numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+
+    posterior = inference.run(model, y, method="laplace", draws=4000, progress=False)
+    precision = 50 + 1 / 100
+    deviation = posterior.draws["mu"].std()
+    assert deviation == pytest.approx(precision**-0.5, rel=5 / np.sqrt(2 * 4000))
+    covariance = np.eye(50) + 100 * np.ones((50, 50))
+    exact = scipy.stats.multivariate_normal(np.zeros(50), covariance).logpdf(y)
+    assert posterior.statistics["log_evidence"][0, 0] == pytest.approx(exact, abs=1e-3)

@@ -12,6 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
+import diagnostics
 import inference
 import models
 
@@ -120,3 +121,22 @@ def test_an_interrupted_save_leaves_the_old_file(saved, conjugate, monkeypatch):
         conjugate.run(method="map", steps=5).save(saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == ["p.npz"]
+
+
+def test_what_a_run_warned_of_is_saved(tmp_path):
+    x = np.random.default_rng(0).normal(size=(30, 1))
+    options = dict(method="mclmc", step_size=2.0, trajectory_length=2.0, warmup=0, thin=1, draws=60, chains=2, seed=1)
+    model = models.linear(likelihood=models.Gaussian(scale=1.0))
+    with pytest.warns(UserWarning) as said:
+        posterior = inference.run(model, 1000 * x, x[:, 0], directory=tmp_path / "run", progress=False, **options)
+    assert len(posterior.notes) == len(posterior.concerns) == 1
+    assert [str(each.message) for each in said] == [*posterior.notes, *posterior.concerns]
+    posterior.save(tmp_path / "p.npz")
+    loaded = inference.load(tmp_path / "p.npz")
+    assert (loaded.notes, loaded.concerns) == (posterior.notes, posterior.concerns)
+    with pytest.warns(UserWarning):
+        looked_at = inference.load(tmp_path / "run")
+    assert (looked_at.notes, looked_at.concerns) == (posterior.notes, posterior.concerns)
+    judged = diagnostics.convergence(loaded)
+    assert posterior.concerns[0] in judged.failures
+    assert posterior.notes[0] in judged.cautions

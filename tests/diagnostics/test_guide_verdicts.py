@@ -1,0 +1,163 @@
+"""Guides: what is too narrow, too wide, not fitted or collapsed is not certified, and a good fit of a network is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import data
+import inference
+import models
+from diagnostics import convergence
+from diagnostics.guide_verdicts import _importance
+
+NETWORK = models.mlp((4,), "tanh")
+
+
+def _guide(width: float, dimension: int, draws: int = 1000, seed: int = 0) -> inference.Posterior:
+    """A normal guide, so many times as wide as its standard normal target in each dimension."""
+    generator = np.random.default_rng(seed)
+    u = width * generator.normal(size=(1, draws, dimension))
+    statistics = {
+        "lp": scipy.stats.norm.logpdf(u).sum(axis=-1),
+        "guide_log_density": scipy.stats.norm.logpdf(u, scale=width).sum(axis=-1),
+    }
+    return _posterior({"u": u}, statistics, loss=generator.normal(size=1000))
+
+
+def _posterior(draws, statistics, loss, model=None, y=(), method=None) -> inference.Posterior:
+    return inference.Posterior(
+        model=model or (lambda: None), method=method or inference.SVI(), seed=0, temperature=1.0, tempering="posterior",
+        draws=draws, statistics=statistics, curves={"loss": loss[None], "gradient_noise": np.ones((1, len(loss)))},
+        observed={"y": np.asarray(y)}, probes=np.zeros((1, 1), np.float32), deterministic=(),
+        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+    )  # fmt: skip
+
+
+def test_an_exact_guide_is_close():
+    judged = convergence(_guide(1.0, 10))
+    assert judged.passed
+    assert judged.importance == pytest.approx(1.0)
+    assert "is close to the posterior" in judged.verdict
+    assert judged.advice == ()
+
+
+@pytest.mark.parametrize(("width", "dimension"), [(7.0, 1), (3.0, 2), (1.5, 10)])
+def test_a_guide_that_is_too_wide_is_not_certified(width, dimension):
+    judged = convergence(_guide(width, dimension))
+    assert judged.pareto_k < 0.5  # which is blind to it
+    share = (np.sqrt(2 * width**2 - 1) / width**2) ** dimension  # 1 / E_q[(p / q)^2]
+    assert judged.importance == pytest.approx(share, rel=0.25)
+    assert judged.passed is False
+    assert "the draws as they are differ from the posterior" in judged.verdict
+    assert any("use more steps" in step for step in judged.advice)
+
+
+def test_the_threshold_of_k_hat_falls_with_the_number_of_draws():
+    """A guide half as wide as the posterior in 10 directions passed in 28 % of runs with 100 draws."""
+    passed = [convergence(_guide(0.5, 10, draws=100, seed=seed)).passed for seed in range(40)]
+    assert not any(passed)
+    few = convergence(_guide(1.0, 1, draws=99))
+    assert few.passed is False
+    assert "too few to judge; 100 and 50 are needed" in few.verdict
+
+
+def test_weights_that_are_not_finite_certify_nothing():
+    posterior = _guide(1.0, 1)
+    posterior.statistics["lp"][0, 3] = -np.inf
+    assert _importance(posterior) == (np.inf, 0.0)
+    assert convergence(posterior).passed is False
+
+
+def _fit(free_energy: float, y: np.ndarray, model: models.Network = NETWORK) -> inference.Posterior:
+    """A guide of a network with this free energy, whose importance weights say nothing, as those of most networks."""
+    generator = np.random.default_rng(1)
+    statistics = {"lp": 30 * generator.normal(size=(1, 500)), "guide_log_density": np.zeros((1, 500))}
+    loss = free_energy + generator.normal(size=1000)
+    return _posterior({"output.bias": generator.normal(size=(1, 500, 1))}, statistics, loss, model, y)
+
+
+def test_a_collapsed_fit_is_told_from_a_good_one():
+    y = np.random.default_rng(0).normal(size=64)
+    constant = -scipy.stats.norm.logpdf(y, y.mean(), y.std()).sum()
+    good, collapsed = convergence(_fit(constant - 45, y)), convergence(_fit(constant + 9, y))
+    assert good.passed is None
+    assert "failed" not in str(good)
+    assert "explains the data 45 nats better than a constant prediction" in good.verdict
+    assert "can't be certified" in good.verdict
+    assert good.pareto_k > 0.7
+    assert collapsed.passed is False
+    assert collapsed.constant_gap == pytest.approx(-9, abs=0.3)
+    assert "predicting the same for every input" in collapsed.verdict
+    assert any("start='map'" in step and "restarts=8" in step for step in collapsed.advice)
+
+
+def test_a_guide_on_its_way_is_told_how_far_it_has_come():
+    y = np.random.default_rng(0).normal(size=64)
+    posterior = _fit(30.0, y)
+    posterior.curves["loss"][0] += np.linspace(100, 0, 1000)
+    judged = convergence(posterior)
+    assert judged.verdict.startswith("Convergence failed: the guide had not settled")
+    assert "nats better than a constant" in judged.verdict
+    assert "steps=45,000" in judged.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "expected"),
+    [
+        (models.Gaussian(), np.array([1.0, 2.0, 4.0]), None),
+        (models.HeteroscedasticGaussian(), np.array([1.0, 2.0, 4.0]), None),
+        (models.Gaussian(scale=0.5), np.array([1.0, 2.0, 4.0]), 0.5),
+        (models.Gaussian(outputs=2), np.array([[1.0, 5.0], [2.0, 3.0], [4.0, 0.0]]), None),
+    ],
+)
+def test_what_a_constant_is_worth_in_regression(likelihood, y, expected):
+    columns = y.reshape(3, -1).T
+    exact = sum(scipy.stats.norm.logpdf(c, c.mean(), expected or c.std()).sum() for c in columns)
+    assert likelihood.constant_log_likelihood(y) == pytest.approx(exact)
+
+
+def test_what_a_constant_is_worth_elsewhere():
+    labels = np.array([0, 0, 1, 2, 2, 2])
+    exact = 2 * np.log(2 / 6) + np.log(1 / 6) + 3 * np.log(3 / 6)
+    assert models.Categorical(4).constant_log_likelihood(labels) == pytest.approx(exact)
+    assert models.Bernoulli().constant_log_likelihood(labels[:3]) == pytest.approx(2 * np.log(2 / 3) + np.log(1 / 3))
+    y = scipy.stats.t.rvs(4, size=500, random_state=0)
+    found = models.StudentTNoise().constant_log_likelihood(y)
+    assert found >= scipy.stats.t.logpdf(y, 4).sum()  # no worse than the truth, and not much better
+    assert found == pytest.approx(scipy.stats.t.logpdf(y, 4).sum(), abs=5)
+    assert models.StudentTNoise(scale=1.0).constant_log_likelihood(y) <= found + 1e-3
+
+
+def test_laplace_is_judged_by_newtons_steps_and_not_by_the_curve_before_them():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 2))
+    y = 200 + x @ [30.0, -10.0] + generator.normal(size=60)
+    model = models.linear(prior=models.Normal(300.0), likelihood=models.Gaussian(scale=1.0))
+    judged = convergence(inference.run(model, x, y, method="laplace", steps=300, progress=False))
+    assert judged.passed, str(judged)
+
+
+def test_laplace_with_inferred_noise_is_advised_to_let_the_evidence_choose():
+    train, _ = data.load("diabetes").split(seed=0)
+    model = models.mlp((20,), "tanh")
+    given = inference.run(model, train, method="laplace", hyperparameters="given", progress=False)
+    judged = convergence(given)
+    assert judged.passed is False
+    assert judged.constant_gap < -100
+    assert any("hyperparameters='evidence'" in step for step in judged.advice)
+    default = inference.run(model, train, method="laplace", progress=False)
+    assert default.method.hyperparameters == "evidence"
+    assert convergence(default).passed is None
+    assert convergence(default).constant_gap > 50
+
+
+def test_a_mode_on_the_kinks_of_rectifiers_is_called_so():
+    train, _ = data.load("gap").split(seed=0)
+    with pytest.warns(UserWarning, match="activation='relu' the density has kinks"):
+        posterior = inference.run(models.mlp((10,)), train, method="laplace", hyperparameters="given", progress=False)
+    assert posterior.concerns
+    judged = convergence(posterior)
+    assert judged.passed is False
+    assert any("'tanh' or 'silu'" in step for step in judged.advice)

@@ -1,0 +1,111 @@
+"""Data that lose digits, have no noise, or have another scale than the priors: said before anything compiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import inference
+import models
+
+GENERATOR = np.random.default_rng(0)
+X = GENERATOR.normal(size=(40, 2))
+Y = X[:, 0] + 0.3 * GENERATOR.normal(size=40)
+TIMES = 1.7e9 + 10.0 * np.arange(100)[:, None]
+KNOWN = models.Gaussian(scale=1.0)
+FEW = {"method": "map", "steps": 5, "progress": False}
+
+
+def test_a_column_that_loses_distinct_values_is_named():
+    with pytest.warns(UserWarning) as said:
+        posterior = inference.run(models.linear(likelihood=KNOWN), TIMES, np.arange(100.0), **FEW)
+    assert "column 0 of x loses digits in float32: of 100 distinct values 9 are left" in str(said[0].message)
+    assert posterior.notes[0] == str(said[0].message)
+    with pytest.warns(UserWarning, match="^y loses digits"):
+        inference.run(models.linear(likelihood=KNOWN), X, 1e8 + Y, **FEW)
+
+
+def test_float64_keeps_what_float32_loses():
+    model = models.linear(models.Normal(1e9), KNOWN)
+    with pytest.warns(UserWarning, match="x has size"):  # that alone
+        posterior = inference.run(model, TIMES, 1e8 + np.arange(100.0), precision="float64", **FEW)
+    assert len(np.unique(posterior.observed["y"])) == 100
+    assert posterior.probes.dtype == np.float64
+    outputs = posterior.predict(TIMES).outputs
+    assert outputs.dtype == np.float64
+    weight, bias = posterior.draws["output.weight"][0, 0], posterior.draws["output.bias"][0, 0]
+    np.testing.assert_allclose(outputs[0, 0], TIMES @ weight + bias, rtol=1e-12)
+
+
+def test_the_posterior_of_large_numbers_is_exact_in_float64():
+    y = 1e8 + np.arange(5.0)
+
+    def model(y=None):
+        level = numpyro.sample("level", dist.Normal(1e8, 10.0))
+        with numpyro.plate("rows", 5):
+            numpyro.sample("y", dist.Normal(level, 1.0), obs=y)
+
+    with pytest.warns(UserWarning, match="an argument of the model loses digits"):
+        inference.run(model, y, **FEW)
+    posterior = inference.run(model, y, method="laplace", precision="float64", steps=500, progress=False)
+    assert posterior.guide["level.mean"] == pytest.approx(1e8 + 2 * 500 / 501, abs=1e-3)
+
+
+def test_integers_that_32_bits_do_not_hold_are_refused():
+    def model(when, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * when, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="which 32 bits don't hold"):
+        inference.run(model, np.arange(3) + 2**40, np.zeros(3), **FEW)
+
+
+@pytest.mark.parametrize(
+    "model", [models.linear(), models.mlp((10,)), models.linear(likelihood=models.StudentTNoise())]
+)
+def test_constant_targets_have_no_posterior_if_the_noise_is_inferred(model):
+    with pytest.raises(ValueError, match=r"y has one value, 2, in all 40 rows.*likelihood=models.Gaussian\(scale="):
+        inference.run(model, X, np.full(40, 2.0), **FEW)
+
+
+def test_noise_free_linear_targets_have_no_posterior_under_a_linear_model():
+    with pytest.raises(ValueError, match="y is an exact linear function of x"):
+        inference.run(models.linear(), X, X @ [1.0, 2.0] - 3, **FEW)
+    inference.run(models.linear(likelihood=KNOWN), X, X @ [1.0, 2.0], **FEW)
+    inference.run(models.mlp((10,)), X, X @ [1.0, 2.0], **FEW)  # which rectifiers of finite size only come close to
+
+
+def test_few_rows_may_be_alike():
+    inference.run(models.mlp((10,)), X[:1], Y[:1], **FEW)
+    inference.run(models.mlp((10,)), X[:5], np.ones(5), **FEW)
+
+
+@pytest.mark.parametrize(("scale", "message"), [(1e3, "standardise y"), (1e-4, "standardise y")])
+def test_targets_far_from_the_scale_of_the_noise_prior_are_said(scale, message):
+    with pytest.warns(UserWarning, match=message):
+        inference.run(models.mlp((4,)), X, scale * Y, **FEW)
+    wide = models.Gaussian(prior=dist.HalfNormal(scale))
+    inference.run(models.mlp((4,), likelihood=wide), X, scale * Y, **FEW)
+    inference.run(models.mlp((4,), likelihood=models.Gaussian(scale=scale)), X, scale * Y, **FEW)
+
+
+def test_a_prior_under_which_functions_explode_is_said_with_its_remedy():
+    with pytest.warns(UserWarning, match=r"functions of size 2e\+04 .*prior=models.Normal\(1.0, fan_in=True\)"):
+        inference.run(models.mlp((100,) * 5), X, Y, **FEW)
+    inference.run(models.mlp((100,) * 5, prior=models.Normal(1.0, fan_in=True)), X, Y, **FEW)
+    inference.run(models.mlp((100,) * 5, "tanh"), X, Y, **FEW)  # whose units are bounded
+    inference.run(models.mlp((50, 50)), X, Y, **FEW)
+
+
+def test_the_size_of_functions_is_that_of_prior_draws():
+    from inference.data_remarks import _size_of_functions
+    from numpyro.infer import Predictive
+
+    import jax
+
+    model = models.mlp((100,) * 3, likelihood=KNOWN)
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    draws = Predictive(lambda x: numpyro.deterministic("f", model.outputs(x)), num_samples=200)(jax.random.key(0), x)
+    assert _size_of_functions(model, x) == pytest.approx(float(np.asarray(draws["f"]).std()), rel=0.3)
