@@ -36,7 +36,7 @@ def main() -> None:
             with contextlib.redirect_stderr(_Terminal()):
                 inference.run(
                     model, x, y, method="hmc", chains=4, draws=100, warmup=0, step_size=0.003, trajectory_length=0.6,
-                    start="random", progress=progress,
+                    jitter=0.0, start="random", progress=progress,
                 )  # fmt: skip
 
         return run

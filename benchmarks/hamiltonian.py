@@ -104,7 +104,7 @@ def _cases(x: np.ndarray, y: np.ndarray) -> dict[str, Callable[[int], int]]:
         jnp.stack([start[0].T] * 2), jnp.stack([start[1]] * 2), jnp.stack([start[2][:, 0]] * 2), jnp.zeros(2)
     )  # fmt: skip
     options: dict[str, Any] = dict(
-        chains=_CHAINS, warmup=0, step_size=_STEP, trajectory_length=_STEP * _STEPS, start="random"
+        chains=_CHAINS, warmup=0, step_size=_STEP, trajectory_length=_STEP * _STEPS, jitter=0.0, start="random"
     )
 
     def ours(draws: int) -> int:

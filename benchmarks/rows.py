@@ -30,7 +30,7 @@ from benchmarks.rows import rows
 x, y = rows(1_000_000)
 model = models.mlp((100, 100), "relu", likelihood=models.Gaussian(scale=0.5))
 inference.run(model, x, y, method="hmc", chains=2, draws=1, warmup=0, step_size=1e-4, trajectory_length=3e-4,
-              progress=False)
+              jitter=0.0, progress=False)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 

@@ -30,7 +30,7 @@ def _case(units: tuple[int, ...], rows: int, draws: int, steps: int, durable: bo
         folder = Path(tempfile.mkdtemp())
         inference.run(
             model, x, y, method="hmc", chains=2, draws=draws, warmup=0, step_size=1e-3, trajectory_length=1e-3 * steps,
-            start="random", progress=False, directory=folder / "run" if durable else None,
+            jitter=0.0, start="random", progress=False, directory=folder / "run" if durable else None,
         )  # fmt: skip
         shutil.rmtree(folder)
 

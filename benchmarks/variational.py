@@ -45,7 +45,7 @@ _FOLDS, _FOLD_STEPS, _SHOWN_STEPS = 20, 5000, 30_000
 _REPEATS, _FOLD_REPEATS, _SHOWN_REPEATS = 5, 3, 9
 _GOALS = {"hand-written": 0.85, "NumPyro, SVI.run": 5, "NumPyro, update": 1.2, "PyTorch": 12, "Pyro": 40}
 _MODEL = models.mlp((_UNITS,), "tanh", likelihood=models.Gaussian(scale=_NOISE))
-_OPTIONS: dict[str, Any] = dict(method="svi", batch_size=_BATCH, learning_rate=_RATE, draws=1)
+_OPTIONS: dict[str, Any] = dict(method="svi", start="random", batch_size=_BATCH, learning_rate=_RATE, draws=1)
 
 Case = Callable[[int], int]
 

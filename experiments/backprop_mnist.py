@@ -91,7 +91,7 @@ def backprop_mnist(
 
     common: dict[str, Any] = {"steps": epochs * steps, "batch_size": batch, "seed": seed, "progress": False}
     guided = common | {
-        "method": "svi", "guide": "gaussian", "estimator": estimator, "kl_weights": kl_weights,
+        "method": "svi", "guide": "gaussian", "start": "random", "estimator": estimator, "kl_weights": kl_weights,
         "learning_rate": learning_rate, "first_scale": first_scale, "draws": draws,
     }  # fmt: skip
     fits = {

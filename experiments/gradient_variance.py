@@ -63,7 +63,9 @@ def gradient_variance(
     bound = bind(model, (train.x, train.y), 1.0, "posterior", None)
     table = Table("guide", "case", *(f"{size} rows" for size in _BATCHES), title=f"variance of the gradient, {name}")
     for guide, cases in _CASES.items():
-        posterior = inference.run(model, train, method="svi", guide=guide, steps=steps, draws=1, progress=False)
+        posterior = inference.run(
+            model, train, method="svi", guide=guide, start="random", steps=steps, draws=1, progress=False
+        )
         parameters = _gaussian(posterior.guide) if guide == "gaussian" else _dropout(posterior.guide)
         found: dict[str, list[float]] = {}
         for case, options in cases.items():

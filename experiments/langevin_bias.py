@@ -63,7 +63,9 @@ def langevin_bias(
         thin = max(1, steps // 5000)
         chain: dict[str, Any] = common | {"warmup": steps // 10, "draws": steps // thin, "thin": thin}
         length = math.sqrt(2 * e)
-        mala = inference.run(model, train, method="hmc", trajectory_length=length, step_size=length, **chain)
+        mala = inference.run(
+            model, train, method="hmc", trajectory_length=length, step_size=length, jitter=0.0, **chain
+        )
         sgld = {
             rows: inference.run(model, train, method="sgld", step_size=e, batch_size=rows, **chain)
             for rows in (None, batch)

@@ -1,4 +1,4 @@
-"""Guides: what is too narrow, too wide, not fitted or collapsed is not certified, and a good fit of a network is told."""
+"""Guides: what is too narrow, too wide, not fitted or collapsed is not certified, and a good fit is told from it."""
 
 from __future__ import annotations
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.infer import Predictive
 
 import inference
 import models
+from inference.data_remarks import _size_of_functions
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 2))
@@ -19,7 +22,7 @@ FEW = {"method": "map", "steps": 5, "progress": False}
 
 
 def test_a_column_that_loses_distinct_values_is_named():
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match=r".") as said:
         posterior = inference.run(models.linear(likelihood=KNOWN), TIMES, np.arange(100.0), **FEW)
     assert "column 0 of x loses digits in float32: of 100 distinct values 9 are left" in str(said[0].message)
     assert posterior.notes[0] == str(said[0].message)
@@ -100,11 +103,6 @@ def test_a_prior_under_which_functions_explode_is_said_with_its_remedy():
 
 
 def test_the_size_of_functions_is_that_of_prior_draws():
-    from inference.data_remarks import _size_of_functions
-    from numpyro.infer import Predictive
-
-    import jax
-
     model = models.mlp((100,) * 3, likelihood=KNOWN)
     x = np.random.default_rng(0).normal(size=(200, 4))
     draws = Predictive(lambda x: numpyro.deterministic("f", model.outputs(x)), num_samples=200)(jax.random.key(0), x)

@@ -234,6 +234,6 @@ def _above(y=None):
 def test_supports_that_move_with_another_site_are_refused():
     """Such a site would be mapped to the bounds of an unrelated draw: a was 3.35 where it is 4.96."""
     guide = AutoNormal(_above)
-    with pytest.raises(ValueError, match="where the site 'b' lives depends on another site.*guide='fullrank'"):
+    with pytest.raises(ValueError, match=r"where the site 'b' lives depends on another site.*guide='fullrank'"):
         inference.run(_above, np.float32(6.0), method="svi", guide=guide, steps=5, progress=False)
     inference.run(_above, np.float32(6.0), method="svi", guide="fullrank", steps=5, progress=False)

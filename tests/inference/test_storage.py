@@ -127,14 +127,14 @@ def test_what_a_run_warned_of_is_saved(tmp_path):
     x = np.random.default_rng(0).normal(size=(30, 1))
     options = dict(method="mclmc", step_size=2.0, trajectory_length=2.0, warmup=0, thin=1, draws=60, chains=2, seed=1)
     model = models.linear(likelihood=models.Gaussian(scale=1.0))
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match=r"x has size|energy variance") as said:
         posterior = inference.run(model, 1000 * x, x[:, 0], directory=tmp_path / "run", progress=False, **options)
     assert len(posterior.notes) == len(posterior.concerns) == 1
     assert [str(each.message) for each in said] == [*posterior.notes, *posterior.concerns]
     posterior.save(tmp_path / "p.npz")
     loaded = inference.load(tmp_path / "p.npz")
     assert (loaded.notes, loaded.concerns) == (posterior.notes, posterior.concerns)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="energy variance"):
         looked_at = inference.load(tmp_path / "run")
     assert (looked_at.notes, looked_at.concerns) == (posterior.notes, posterior.concerns)
     judged = diagnostics.convergence(loaded)
