@@ -104,9 +104,7 @@ def _on_mixing(found: Convergence, posterior: Posterior) -> list[str]:
     return [*steps, f"{longer}."]
 
 
-def advice_for_guide(
-    posterior: Posterior, *, settled: bool, collapsed: bool, far: bool, apart: bool
-) -> tuple[str, ...]:
+def advice_for_guide(posterior: Posterior, settled: bool, collapsed: bool, far: bool, apart: bool) -> tuple[str, ...]:
     """For a guide, by what its loss, its free energy and its importance weights say."""
     options = posterior.method.options()
     guide = options.get("guide")

@@ -37,8 +37,8 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     draws, steps = posterior.shape[1], posterior.curves["loss"].shape[1]
     if draws == 1 and not posterior.statistics:
         return Convergence("One draw: there is no convergence to judge.", None, (), "guide", thresholds=thresholds)
-    if draws < _LEAST_DRAWS or steps < LEAST_STEPS:
-        few = f"{draws} draws after {steps} steps are too few to judge; {_LEAST_DRAWS} and {LEAST_STEPS} are needed"
+    if steps < LEAST_STEPS:
+        few = f"{steps} steps are too few to judge; {LEAST_STEPS} are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
     settling = Settling.of(posterior.curves["loss"][0])
     # Newton's steps end at the mode whatever the optimiser's curve before them was; a run says if they did not.
@@ -47,15 +47,18 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     gap = _below_a_constant(posterior)
     collapsed = [_worse_than_a_constant(posterior, gap)] if gap < 0 else []
     weighted = "guide_log_density" in posterior.statistics
-    k, share = _importance(posterior) if weighted else (np.nan, np.nan)
-    most = min(thresholds["pareto_k"], 1 - 1 / math.log10(draws))
+    scarce = weighted and draws < _LEAST_DRAWS
+    k, share = _importance(posterior) if weighted and not scarce else (np.nan, np.nan)
+    most = min(thresholds["pareto_k"], 1 - 1 / math.log10(max(draws, _LEAST_DRAWS)))
     far = weighted and not k <= most
     apart = weighted and not share >= thresholds["importance"]
     deep = _is_deep(posterior.model)
     failures = unsettled + collapsed
-    if far and not deep:
+    if scarce:
+        failures.append(f"{draws} draws are too few to judge the importance weights; {_LEAST_DRAWS} are needed")
+    elif far and not deep:
         failures.append(f"Pareto k-hat {k:.2f}, above {most:.2g}: the guide is far from the posterior")
-    if apart and not deep:
+    if apart and not deep and not scarce:
         failures.append(
             f"the weights leave {share:.0%} of the draws, below {thresholds['importance']:.0%}: the guide is not the "
             "posterior, by its place or by its width"
@@ -67,6 +70,8 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
         verdict += _explained(gap)
     elif collapsed:
         verdict = f"The fit failed: {collapsed[0]}."
+    elif scarce:
+        verdict = f"Convergence failed: {failures[-1]}."
     else:
         verdict = _sentence(posterior, k, share, far, apart, deep, gap)
     noise = float(posterior.curves["gradient_noise"][0, -max(steps // 5, 1) :].mean())
@@ -75,7 +80,7 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
         False if failures else True if weighted and not far and not apart else None,
         tuple(failures),
         "guide",
-        advice_for_guide(posterior, settled=not unsettled, collapsed=bool(collapsed), far=far, apart=apart),
+        advice_for_guide(posterior, not unsettled, bool(collapsed), far and not scarce, apart and not scarce),
         cautions=posterior.notes,
         pareto_k=k,
         importance=share,

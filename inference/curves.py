@@ -72,7 +72,8 @@ class Sweep:
         seeds: the same for all values.
         scores: by name, (value, seed); nan where a run failed or was not made.
         rhat: the worst R-hat of the functions of each run; nan where its draws are not chains.
-        apart: whether the chains of each run disagree by more than chance explains, see `inference.mixing`.
+        unmixed: whether the chains of each run disagree by more than chance explains, see `inference.mixing`, or have
+            fewer than 50 effective draws.
         divergences: how many draws of each run were divergent.
         seconds: that each run took, compiling included; nan where it was not made.
         gradients: that each run took.
@@ -88,7 +89,7 @@ class Sweep:
     seeds: tuple[int, ...]
     scores: dict[str, Float[np.ndarray, "value seed"]]
     rhat: Float[np.ndarray, "value seed"]
-    apart: Bool[np.ndarray, "value seed"]
+    unmixed: Bool[np.ndarray, "value seed"]
     divergences: Int[np.ndarray, "value seed"]
     seconds: Float[np.ndarray, "value seed"]
     gradients: Int[np.ndarray, "value seed"]
@@ -166,10 +167,10 @@ class Sweep:
         made, total = int(np.isfinite(self.seconds).sum()), self.seconds.size
         found = [f"stopped after {made} of {total} runs"] if self.partial else []
         found += [f"{self.name} {label}, seed {seed}: {why}" for (label, seed), why in self.failures.items()]
-        if self.apart.any():
+        if self.unmixed.any():
             worst = self.labels[int(np.nanargmax(self.rhat)) // len(self.seeds)]
             found.append(
-                f"the chains disagree (R-hat above {RHAT} and chance) in {self.apart.sum()} of {made} runs, worst "
+                f"the chains have not mixed (R-hat above {RHAT}) in {self.unmixed.sum()} of {made} runs, worst "
                 f"{np.nanmax(self.rhat):.3g} at {self.name} {worst}: their draws may not be those of the posterior"
             )
         if self.divergences.any():
@@ -224,7 +225,7 @@ class Sweep:
         curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
         numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
         titles = [directed(score) for score in self.scores]
-        figure = draw_curves(titles, curves, self.labels, numbers, np.any(self.apart, axis=1), self.reference)
+        figure = draw_curves(titles, curves, self.labels, numbers, np.any(self.unmixed, axis=1), self.reference)
         if numbers is not None:
             figure.supxlabel(self.name.replace("_", " "), fontsize=10)
         figure.suptitle(self._caption(), fontsize=8, color="0.3", x=0.01, ha="left")
@@ -237,7 +238,7 @@ class Sweep:
         seeds = len(self.seeds)
         words = [f"mean ± standard error over {seeds} seeds (grey)" if seeds > 1 else f"seed {self.seeds[0]}"]
         words += [f"dashed: {self.name} {self.labels[self.reference]}"] if self.reference is not None else []
-        words += [f"hollow: chains that disagree (R-hat above {RHAT})"] if self.apart.any() else []
+        words += ["hollow: chains that have not mixed"] if self.unmixed.any() else []
         return "; ".join(words)
 
     def _of(self, score: str) -> np.ndarray:

@@ -8,9 +8,9 @@ last layer and 1; a y that is linear in x is met by a linear model, with one wei
 **Targets of another scale.** The prior of inferred noise, and that of the weights, is made for targets of about unit
 size. Thousand times larger targets are far in the tail of both.
 
-**Functions of another scale.** A dense layer with n inputs and weights of standard deviation s multiplies the size of
-its inputs by s sqrt(n), and a rectifier by about 0.7. Five layers of 100 units under N(0, 1) make functions of size
-50,000; no trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep it.
+**Functions that explode.** A dense layer with n inputs and weights of standard deviation s multiplies the size of its
+inputs by s sqrt(n), and a rectifier by about 0.7. Over five layers of 100 units under N(0, 1) they grow 2,400 times, and
+no trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep their size.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from models.perceptrons import Perceptron
 from models.priors import Normal, Univariate
 from models.rules import Rules
 
-__all__ = ["refuse_unbounded", "remarks"]
+__all__ = ["explosion", "refuse_unbounded", "remarks"]
 
 _EXACT = 1e-6  # of the targets' standard deviation: residuals of float32 arithmetic
 _LARGE, _SMALL = 10.0, 0.01  # times the prior scale of the noise
 _LARGE_INPUTS = 100.0
-_FAR = 1000.0  # times the size of the targets: functions that no data of this size can hold
+_EXPLODES = 100.0  # times the units of the first hidden layer
 _BOUNDED = ("tanh", "sigmoid")
 _RECTIFIER = 0.7
 
@@ -55,7 +55,7 @@ def refuse_unbounded(model: Network, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
-    """What a user should know of the targets' scale, and of the scale of the functions under the prior."""
+    """What a user should know of the scales of targets and inputs."""
     found = []
     unit = 1.0 if model.likelihood.classes is None else math.inf
     if _infers_noise(model):
@@ -75,14 +75,19 @@ def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
             f"x has size {inputs:.2g}, where the prior of the weights expects about 1: standardise x, as "
             "data.load(...).split() does, or give the network a prior of another scale"
         )
-    functions = _size_of_functions(model, x)
-    if functions > _FAR * max(size, 1.0):
-        found.append(
-            f"the prior makes functions of size {functions:.0e} of inputs of size 1, where y has {size:.2g}: samplers "
-            "will hardly move, and a run may take hours; divide the prior's scale by the root of each layer's inputs, "
-            "prior=models.Normal(1.0, fan_in=True)"
-        )
     return tuple(found)
+
+
+def explosion(model: Any, x: np.ndarray) -> tuple[str, ...]:
+    """A prior under which the units of a deep network grow from layer to layer, with its remedy."""
+    growth = _growth(model, x)
+    if growth < _EXPLODES:
+        return ()
+    return (
+        f"under this prior the units of the last hidden layer are {growth:,.0f} times those of the first: trajectories "
+        "that can follow such functions have many thousand steps, and a run may take hours or accept nothing; divide "
+        "the prior's scale by the root of each layer's inputs, prior=models.Normal(1.0, fan_in=True)",
+    )
 
 
 def _infers_noise(model: Network) -> bool:
@@ -109,17 +114,14 @@ def _left_over(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.min(residual.std(axis=0) / np.maximum(y.std(axis=0), np.finfo(np.float64).tiny)))
 
 
-def _size_of_functions(model: Network, x: np.ndarray) -> float:
-    """The size of a perceptron's outputs under its prior, at inputs of size 1; 0 where it is not known."""
-    architecture = model.architecture
-    if not isinstance(architecture, Perceptron) or not isinstance(model.prior, Normal | Rules | Univariate):
-        return 0.0
-    bounded = not isinstance(architecture.activation, str) or architecture.activation in _BOUNDED
-    size = 1.0
-    for site in model.sites(x):
-        if site.kind != "weight":
-            continue
-        size = model.prior.scale_of(site) * math.sqrt(site.fan_in) * size
-        last = site.layer == "output"
-        size = size if last else min(size, 1.0) if bounded else _RECTIFIER * size
-    return size if math.isfinite(size) else 0.0
+def _growth(model: Any, x: np.ndarray) -> float:
+    """By how much the hidden units of a perceptron grow from the first layer to the last; 1 where it is not known."""
+    if not isinstance(model, Network) or not isinstance(model.architecture, Perceptron):
+        return 1.0
+    activation = model.architecture.activation
+    known = isinstance(model.prior, Normal | Rules | Univariate) and isinstance(activation, str)
+    if not known or activation in _BOUNDED:
+        return 1.0
+    hidden = [site for site in model.sites(x) if site.kind == "weight" and site.layer != "output"]
+    growth = math.prod(_RECTIFIER * model.prior.scale_of(site) * math.sqrt(site.fan_in) for site in hidden[1:])
+    return growth if math.isfinite(growth) else 1.0

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
+from inference.data_remarks import explosion
 from inference.target import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer, positive_number
 
@@ -247,6 +248,10 @@ class Sampler(Method):
             one_of(f"{self.name}: start", self.start, STARTS)
         if self.until is not None:
             object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
+
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
+        """A prior along whose functions no sampler moves."""
+        return explosion(target.model, np.asarray(data.arrays[0][:1])) if data.arrays else ()
 
     @property
     def _warmup(self) -> int:

@@ -39,6 +39,7 @@ from models.validation import one_of, positive_integer
 __all__ = ["sweep"]
 
 _SAVE_EVERY = 10.0  # seconds, as in `inference.run`
+_LEAST_ESS = 50  # with which a mean over draws has an error of a seventh of their spread
 _LEAST_JUDGED = 4  # draws per chain for which R-hat is defined
 
 
@@ -66,7 +67,7 @@ class _Run(NamedTuple):
 
     scores: dict[str, float]
     rhat: float
-    apart: bool
+    unmixed: bool
     divergences: int
     seconds: float
     gradients: int
@@ -199,7 +200,7 @@ def _kept(posterior: Posterior, measure: Callable[[Posterior], Mapping[str, Any]
 
 
 def _mixed(posterior: Posterior) -> tuple[float, bool]:
-    """The worst R-hat of chains, nan for other draws, and whether they disagree by more than chance.
+    """The worst R-hat of chains, nan for other draws, and whether they disagree or are too short to tell.
 
     Of a network the functions are looked at, of any other model its sites.
     """
@@ -209,7 +210,8 @@ def _mixed(posterior: Posterior) -> tuple[float, bool]:
         return np.inf, True
     draws = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
     draws = draws if draws.shape[2] else posterior.statistics["lp"][..., None]
-    return mixing.worst_rhat(draws), bool(mixing.apart(draws, RHAT).any())
+    few = mixing.ess(draws).min() < _LEAST_ESS
+    return mixing.worst_rhat(draws), bool(few or mixing.apart(draws, RHAT).any())
 
 
 def _gathered(name: str, cases: list[Case], seeds: tuple[int, ...], made: _Made, reference: int | None) -> Sweep:
@@ -227,7 +229,7 @@ def _gathered(name: str, cases: list[Case], seeds: tuple[int, ...], made: _Made,
         seeds=seeds,
         scores={key: array(partial(_score, key), np.nan) for key in names},
         rhat=array(lambda run: run.rhat, np.nan),
-        apart=array(lambda run: run.apart, False),
+        unmixed=array(lambda run: run.unmixed, False),
         divergences=array(lambda run: run.divergences, 0),
         seconds=array(lambda run: run.seconds, np.nan),
         gradients=array(lambda run: run.gradients, 0),

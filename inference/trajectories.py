@@ -24,10 +24,11 @@ class TrajectorySampler(Sampler):
     """Base of samplers whose state has a `path`, with the number of steps that are `left`, and a `position`."""
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """Energies that can't be in float64."""
+        """Energies that can't be in float64, and what is true of all samplers."""
         if target.exact:
-            return ()
+            return super().notes(target, data)
         return (
+            *super().notes(target, data),
             f"{self.name}: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, an "
             "array made with dtype=float32); energies are in float32, and with many rows they are noise",
         )

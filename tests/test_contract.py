@@ -15,7 +15,7 @@ SHAPES = {"hidden0.bias": (4,), "hidden0.weight": (2, 4), "noise": (), "output.b
 OPTIONS = {
     "mle": {"steps": 30},
     "map": {"steps": 30, "batch_size": 8},
-    "laplace": {"steps": 30, "draws": 6, "batch_size": 8},
+    "laplace": {"steps": 30, "draws": 6, "batch_size": 8, "hyperparameters": "given"},
     "ensemble": {"chains": 3, "steps": 30},
     "svi": {"steps": 30, "draws": 6, "particles": 2, "batch_size": 8},
     "sgld": {"chains": 2, "draws": 6, "warmup": 10, "thin": 2, "batch_size": 8, "tuning": 20},

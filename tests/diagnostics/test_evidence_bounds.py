@@ -66,7 +66,7 @@ def test_the_log_evidence_of_the_conjugate_model(conjugate):
 
 @pytest.mark.parametrize(("temperature", "tempering"), TEMPERATURES)
 def test_the_evidence_is_the_bound_and_the_divergence(conjugate, temperature, tempering):
-    posterior = conjugate.run(method="svi", steps=200, temperature=temperature, tempering=tempering)
+    posterior = conjugate.run(method="svi", start="random", steps=200, temperature=temperature, tempering=tempering)
     bound = elbo(posterior)
     gap = _kl_of_normals(*_guide(posterior), *conjugate.posterior(temperature, tempering))
     assert gap > 20 * bound.error  # the steps were too few to bring the guide to the posterior
@@ -154,7 +154,7 @@ def test_inferred_noise_and_scales_need_no_arguments():
 
 
 def test_the_record_is_an_estimate():
-    posterior = inference.run(models.linear(), X, Y, method="svi", steps=50, draws=200, progress=False)
+    posterior = inference.run(models.linear(), X, Y + X[:, 0] ** 2, method="svi", steps=50, draws=200, progress=False)
     bound = elbo(posterior)
     assert isinstance(bound, Elbo)
     assert float(bound) == bound.value
@@ -175,7 +175,7 @@ def test_what_has_no_bound_is_refused(conjugate):
             method="svi", guide="dropout", steps=20, draws=30
         ),
         'singular: .* "diagonal" for laplace': replace(posterior, statistics={"lp": statistics["lp"]}),
-        'hyperparameters="evidence" has multiplied its standard deviations by 0.37': conjugate.run(
+        'hyperparameters="evidence" has multiplied its standard deviations by 0': conjugate.run(
             method="laplace", steps=20, draws=30, hyperparameters="evidence"
         ),
         "lost when they were changed, as by pruning": inference.prune(posterior, 0.5),

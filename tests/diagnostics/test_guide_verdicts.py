@@ -60,7 +60,7 @@ def test_the_threshold_of_k_hat_falls_with_the_number_of_draws():
     assert not any(passed)
     few = convergence(_guide(1.0, 1, draws=99))
     assert few.passed is False
-    assert "too few to judge; 100 and 50 are needed" in few.verdict
+    assert "99 draws are too few to judge the importance weights; 100 are needed" in few.verdict
 
 
 def test_weights_that_are_not_finite_certify_nothing():

@@ -15,7 +15,7 @@ events = collections.Counter()
 jax.monitoring.register_event_listener(lambda name, **details: events.update([name]))
 import inference, models
 x = np.linspace(-1, 1, 8).reshape(-1, 1)
-inference.run(models.linear(), x, x[:, 0], method="map", steps=3, progress=False)
+inference.run(models.linear(), x, x[:, 0] ** 2, method="map", steps=3, progress=False)
 print(events["/jax/compilation_cache/cache_hits"], events["/jax/compilation_cache/cache_misses"])
 print(jax.config.jax_compilation_cache_dir)
 """

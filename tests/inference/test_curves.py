@@ -14,7 +14,7 @@ def _made_up(scores, **change):
     shape = np.shape(scores)
     nothing = np.zeros(shape)
     counts, flags = nothing.astype(int), nothing.astype(bool)
-    facts = dict(rhat=nothing + np.nan, apart=flags, divergences=counts, seconds=nothing, gradients=counts)
+    facts = dict(rhat=nothing + np.nan, unmixed=flags, divergences=counts, seconds=nothing, gradients=counts)
     values = tuple(10.0**i for i in range(shape[0]))
     return inference.Sweep(
         name="temperature", values=values, labels=tuple(f"{value:g}" for value in values), seeds=tuple(range(shape[1])),
@@ -48,10 +48,10 @@ def test_divergences_and_infinite_scores_are_shown():
         [[0.5, -np.inf], [0.6, 0.7]],
         divergences=np.array([[0, 3], [0, 0]]),
         rhat=np.array([[1.0, 1.2]] * 2),
-        apart=np.array([[False, True]] * 2),
+        unmixed=np.array([[False, True]] * 2),
     )
     assert "3 divergent draws, in 1 of 4 runs" in str(found)
-    assert "and chance) in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
+    assert "above 1.01) in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
     assert "-inf" in found.table()
     assert found.best() == 10.0
 

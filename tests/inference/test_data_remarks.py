@@ -11,7 +11,7 @@ from numpyro.infer import Predictive
 
 import inference
 import models
-from inference.data_remarks import _size_of_functions
+from inference.data_remarks import _growth, explosion
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 2))
@@ -95,15 +95,29 @@ def test_targets_far_from_the_scale_of_the_noise_prior_are_said(scale, message):
 
 
 def test_a_prior_under_which_functions_explode_is_said_with_its_remedy():
-    with pytest.warns(UserWarning, match=r"functions of size 2e\+04 .*prior=models.Normal\(1.0, fan_in=True\)"):
-        inference.run(models.mlp((100,) * 5), X, Y, **FEW)
-    inference.run(models.mlp((100,) * 5, prior=models.Normal(1.0, fan_in=True)), X, Y, **FEW)
-    inference.run(models.mlp((100,) * 5, "tanh"), X, Y, **FEW)  # whose units are bounded
-    inference.run(models.mlp((50, 50)), X, Y, **FEW)
+    (said,) = explosion(models.mlp((100,) * 5), X)
+    assert "2,401 times those of the first" in said
+    assert "prior=models.Normal(1.0, fan_in=True)" in said
+    assert explosion(models.mlp((100,) * 5, prior=models.Normal(1.0, fan_in=True)), X) == ()
+    assert explosion(models.mlp((100,) * 5, "tanh"), X) == ()  # whose units are bounded
+    assert explosion(models.mlp((50, 50)), X) == ()
+    assert explosion(lambda: None, X) == ()
+    deep = models.mlp((20,) * 5, prior=models.Normal(2.0))
+    with pytest.warns(UserWarning, match="fan_in=True"):
+        posterior = inference.run(
+            deep, X, Y, method="hmc", draws=1, warmup=0, chains=1, step_size=1e-4, trajectory_length=1e-4,
+            start="random", progress=False,
+        )  # fmt: skip
+    assert "fan_in=True" in posterior.notes[0]
+    inference.run(deep, X, Y, **FEW)  # an optimiser starts at another scale, and moves
 
 
-def test_the_size_of_functions_is_that_of_prior_draws():
-    model = models.mlp((100,) * 3, likelihood=KNOWN)
+def test_the_growth_of_units_is_that_of_prior_draws():
     x = np.random.default_rng(0).normal(size=(200, 4))
-    draws = Predictive(lambda x: numpyro.deterministic("f", model.outputs(x)), num_samples=200)(jax.random.key(0), x)
-    assert _size_of_functions(model, x) == pytest.approx(float(np.asarray(draws["f"]).std()), rel=0.3)
+
+    def size(layers):
+        model = models.mlp((100,) * layers, likelihood=KNOWN)
+        sites = Predictive(lambda x: numpyro.deterministic("f", model.outputs(x)), num_samples=200)
+        return float(np.asarray(sites(jax.random.key(0), x)["f"]).std())
+
+    assert _growth(models.mlp((100,) * 4), x) == pytest.approx(size(4) / size(1), rel=0.3)

@@ -18,7 +18,7 @@ NEW = GENERATOR.normal(size=(7, 3)).astype(np.float32)
 OPTIONS = dict(chains=3, draws=40, warmup=10, start="random", progress=False)
 CASES = {
     "gaussian": (models.mlp((4,), "tanh"), np.sin(X[:, 0])),
-    "two outputs": (models.linear(likelihood=models.Gaussian(outputs=2)), X[:, :2] + 0.5),
+    "two outputs": (models.linear(likelihood=models.Gaussian(outputs=2)), np.sin(X[:, :2])),
     "categorical": (
         models.mlp((4,), "tanh", likelihood=models.Categorical(3)), np.digitize(X[:, 0], [-0.5, 0.5]).astype(np.int32)
     ),

@@ -279,7 +279,6 @@ def test_a_weight_that_nothing_determines_is_an_error_also_when_it_is_looked_at(
         inference.load(tmp_path / "run")
 
 
-@pytest.mark.filterwarnings("ignore:the prior makes functions of size")
 def test_a_prior_that_says_next_to_nothing_does_not_pass_by_rounding():
     model, x, y = small(prior=models.Normal(1e8))
     with pytest.raises(FloatingPointError, match="a normal prior of about the size of the weights"):

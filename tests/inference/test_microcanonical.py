@@ -113,7 +113,7 @@ def test_a_wall_lowers_the_step_in_warm_up_and_stops_a_chain_after_it():
 
 def test_statistics_say_what_happened(conjugate):
     always = {"energy_error", "lp", "n_steps", "step_size"}
-    plain = conjugate.run(method="mclmc", chains=2, draws=50, warmup=100, seed=1)
+    plain = conjugate.run(method="mclmc", chains=2, draws=50, warmup=100, thin=20, seed=1)
     assert set(plain.statistics) == always | {"energy_variance"}
     assert (plain.statistics["n_steps"] == 2).all()
     assert plain.cost.gradients - 2 * 2 * (100 + 50 * 20) < 2 * 1100  # and the start's
@@ -146,7 +146,7 @@ def test_defaults_follow_the_kind_and_what_would_be_ignored_is_refused():
     plain = MCLMC()
     adjusted = replace(plain, adjusted=True)
     assert adjusted == MCLMC(adjusted=True)
-    assert (plain.iterations, plain.kept[0]) == (5000 + 20 * 500, 5019)
+    assert (plain.iterations, plain.kept[0]) == (20_000 + 150 * 500, 20_149)
     assert (adjusted.iterations, adjusted.kept[0]) == (500 + 500, 500)
     with pytest.raises(ValueError, match="energy_variance is of no use with adjusted=True; leave it out"):
         MCLMC(adjusted=True, energy_variance=1e-3)
@@ -157,7 +157,7 @@ def test_defaults_follow_the_kind_and_what_would_be_ignored_is_refused():
 @pytest.mark.parametrize("times", [20.0, 50.0])
 def test_rough_steps_are_said(times):
     statistics = {"energy_variance": np.array([[5e-4, 5e-4], [0.0, 2 * times * 5e-4]])}
-    said = MCLMC().concerns(statistics, [0, 3], 1.0)
+    said = MCLMC().concerns(None, None, statistics, [0, 3])
     expected = "chain 3 made steps with an energy variance of 0.025 per coordinate, 50 times what was aimed at"
     assert (expected in said[0]) if times == 50 else not said
 

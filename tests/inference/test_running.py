@@ -246,7 +246,7 @@ def test_cost_adds_up(conjugate):
     import time
 
     began = time.perf_counter()
-    posterior = conjugate.run(method="svi", steps=40, particles=3, batch_size=10)
+    posterior = conjugate.run(method="svi", start="random", steps=40, particles=3, batch_size=10)
     assert 0 < posterior.cost.seconds < time.perf_counter() - began
     assert posterior.cost.gradients == 40 * 3 * 10 / 40  # a quarter of the rows at a time
 

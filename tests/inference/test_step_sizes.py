@@ -174,7 +174,7 @@ def test_the_centre_is_where_the_chain_was_halfway_through_the_warm_up(normal):
 
 
 def test_momentum_keeps_its_temperature_when_the_step_changes(normal):
-    bound, method = normal.bound(1.0), inference.SGHMC(batch_size=6)
+    bound, method = normal.bound(1.0), inference.SGHMC(batch_size=6, friction=0.1)
     chain = _settings(Cycles(1, 400, 10), None)._replace(step_size=np.float32(1.5e-3))
     states = _walk(method, bound.target, bound.data, normal.start(), chain, 410)
     step_size = np.asarray(states.settings.step_size)

@@ -139,7 +139,7 @@ def test_gradients_are_unbiased_and_control_variates_have_no_noise_at_the_centre
 
 def test_the_log_density_is_that_of_the_draw_on_all_rows(normal):
     posterior = inference.run(
-        normal.model, normal.x, normal.y, method="sghmc", step_size=1e-5, batch_size=6, draws=5, thin=3, warmup=4,
+        normal.model, normal.x, normal.y, method="sghmc", step_size=1e-6, batch_size=6, draws=5, thin=3, warmup=4,
         chains=2, temperature=2.0, progress=False,
     )  # fmt: skip
     bound = normal.bound(2.0)

@@ -223,7 +223,7 @@ def _kill_when(condition, directory: Path, what: str, delay: float, number: int 
 @pytest.fixture(scope="module")
 def long_run() -> inference.Posterior:
     posterior = _run(**LONG)
-    assert (posterior.statistics["n_steps"] == 20_000).all()  # so a kill is inside a trajectory
+    assert (posterior.statistics["n_steps"] >= 16_000).all()  # so a kill is inside a trajectory
     return posterior
 
 
