@@ -9,8 +9,8 @@ last layer and 1; a y that is linear in x is met by a linear model, with one wei
 size. Thousand times larger targets are far in the tail of both.
 
 **Functions that explode.** A dense layer with n inputs and weights of standard deviation s multiplies the size of its
-inputs by s sqrt(n), and a rectifier by about 0.7. Over five layers of 100 units under N(0, 1) they grow 2,400 times, and
-no trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep their size.
+inputs by s sqrt(n), and a rectifier by about 0.7. Five layers of 100 units under N(0, 1) so make 2,400 of 1, and no
+trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep their size.
 """
 
 from __future__ import annotations

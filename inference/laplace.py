@@ -111,6 +111,10 @@ class Laplace(Optimisation):
     def _exact(self) -> bool:
         return self.batch_size is None
 
+    @property
+    def _evaluations(self) -> int:
+        return 2 if self.hyperparameters == "evidence" else 1
+
     def resolved(self, target: Target, data: Data) -> Laplace:
         """With the hyperparameters that suit the model, if they are left open."""
         if self.hyperparameters is not None:
