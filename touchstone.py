@@ -14,7 +14,7 @@ import data
 import diagnostics
 import inference
 import models
-from diagnostics.reports import default_reference
+from diagnostics.reports.page import default_reference
 from inference.catalogue import METHODS
 
 __all__ = ["app"]

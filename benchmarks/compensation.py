@@ -14,9 +14,9 @@ import numpy as np
 
 import models
 from benchmarks.timing import medians, table
-from inference import leapfrog
-from inference.binding import bind
-from inference.target import Position
+from inference.mcmc import leapfrog
+from inference.target.binding import bind
+from inference.target.density import Position
 
 __all__ = ["main"]
 

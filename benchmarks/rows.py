@@ -16,8 +16,8 @@ import numpy as np
 
 import models
 from benchmarks.timing import medians, table
-from inference.binding import bind
-from inference.target import Data, Position, Target
+from inference.target.binding import bind
+from inference.target.density import Data, Position, Target
 
 __all__ = ["main"]
 

@@ -1,17 +1,17 @@
 """Diagnostics: what to believe of a posterior, how good its predictions are, and the report that says so."""
 
 from diagnostics import information, plots
-from diagnostics.averaging import Mixture, average, stacking_weights
-from diagnostics.calibrations import Calibration, calibration
-from diagnostics.comparison import Comparison, compare
-from diagnostics.convergences import Convergence, convergence
-from diagnostics.detection import Detection, out_of_distribution
-from diagnostics.leaving_out import LeaveOneOut, loo
-from diagnostics.predictive import PredictiveCheck, predictive_check
-from diagnostics.prior_predictive import PriorCheck, prior_check
-from diagnostics.reports import report
-from diagnostics.scoring import scores
-from diagnostics.uncertainties import Uncertainty, uncertainty
+from diagnostics.checks.calibrations import Calibration, calibration
+from diagnostics.checks.leave_one_out import LeaveOneOut, loo
+from diagnostics.checks.posterior_predictive import PredictiveCheck, predictive_check
+from diagnostics.checks.prior_predictive import PriorCheck, prior_check
+from diagnostics.comparisons.comparison import Comparison, compare
+from diagnostics.convergences.judging import Convergence, convergence
+from diagnostics.predictions.averaging import Mixture, average, stacking_weights
+from diagnostics.predictions.detection import Detection, out_of_distribution
+from diagnostics.predictions.scores import scores
+from diagnostics.predictions.uncertainties import Uncertainty, uncertainty
+from diagnostics.reports.page import report
 
 __all__ = [
     "Calibration",

@@ -1,7 +1,7 @@
 r"""Bayes by Backprop on MNIST: tables 1 and 2 of Blundell et al. (2015).
 
 Two hidden ReLU layers and a softmax, fitted to 50,000 images whose pixels, 0 to 255, are divided by 126. The guide is
-one normal per weight, q(w) = N(mu, sigma^2) (see `inference.gaussian`). It minimises the free energy
+one normal per weight, q(w) = N(mu, sigma^2) (see `inference.variational.gaussian`). It minimises the free energy
 
     F(q) = KL(q || prior) - E_q[log p(y | x, w)]
 

@@ -6,7 +6,8 @@ all training rows; test rows are seen once, at the end. The log-likelihood of a 
 10,000 stochastic passes, in the units of the data; the RMSE is that of their mean.
 
 The protocol is written for a mean squared error with weight decay l^2 (1 - p) / (2 N tau), l = 0.01, and masks that are
-scaled up by 1 / (1 - p). In the terms of a free energy (see `inference.dropout`), with targets standardised by s_y:
+scaled up by 1 / (1 - p). In the terms of a free energy (see `inference.variational.dropout`), with targets standardised
+by s_y:
 
     likelihood   Gaussian(scale = 1 / (sqrt(tau) s_y))
     prior        Normal(scale = sqrt(2) / (l (1 - p) s_y)) on weights, flat on biases

@@ -27,10 +27,10 @@ from rich.table import Table
 import data
 import inference
 import models
-from inference.binding import bind
-from inference.dropout import Matrices
-from inference.gaussian import MeanField
-from inference.optimisation import Minibatch
+from inference.optimisation.optimiser import Minibatch
+from inference.target.binding import bind
+from inference.variational.dropout import Matrices
+from inference.variational.gaussian import MeanField
 
 __all__ = ["gradient_variance"]
 

@@ -31,7 +31,7 @@ import data
 import inference
 import models
 from inference import mixing
-from inference.functions import weight_draws
+from inference.results.function_space import weight_draws
 
 __all__ = ["langevin_bias"]
 

@@ -26,7 +26,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from diagnostics.averaging import Mixture
+from diagnostics.predictions.averaging import Mixture
 from experiments import uncertainty_cases as cases
 from experiments.uncertainty_cases import Entropies, Level
 from experiments.uncertainty_figure import draw

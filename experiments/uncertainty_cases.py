@@ -10,10 +10,10 @@ import numpy as np
 import data
 import inference
 import models
-from diagnostics.averaging import Mixture, average, stacking_weights
-from diagnostics.detection import Detection, out_of_distribution
+from diagnostics.predictions.averaging import Mixture, average, stacking_weights
+from diagnostics.predictions.detection import Detection, out_of_distribution
 from inference import Posterior, mixing
-from inference.prediction import entropy
+from inference.results.prediction import entropy
 
 __all__ = [
     "ARCHITECTURES", "DIGIT", "NOISE", "NOISES", "REACH", "SIZE", "SIZES", "Entropies", "Level", "away", "classes",

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diagnostics.averaging import Mixture
-from diagnostics.detection import Detection
+from diagnostics.predictions.averaging import Mixture
+from diagnostics.predictions.detection import Detection
 from experiments import uncertainty_cases as cases
 from experiments.uncertainty_cases import Entropies, Level
-from inference.charts import COLOURS, chart
+from inference.display.figures import COLOURS, chart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,24 +1,24 @@
 """Inference: one call for every method, and one record out of all of them."""
 
 from inference.catalogue import METHODS
-from inference.curves import Sweep
-from inference.ensembles import Ensemble
-from inference.folding import run_folds
-from inference.hamiltonian import HMC
-from inference.laplace import Laplace
+from inference.laplace.approximation import Laplace
+from inference.mcmc.hmc import HMC
+from inference.mcmc.mclmc import MCLMC
+from inference.mcmc.nuts import NUTS
 from inference.methods import Method
-from inference.microcanonical import MCLMC
-from inference.nuts import NUTS
-from inference.points import MAP, MLE
-from inference.posterior import Posterior
-from inference.prediction import Prediction
-from inference.pruning import centre, prune, signal_to_noise
-from inference.resuming import resume
-from inference.running import run
-from inference.stochastic_gradient import SGHMC, SGLD
-from inference.storage import load
-from inference.sweeps import sweep
-from inference.variational import SVI
+from inference.optimisation.ensembles import Ensemble
+from inference.optimisation.points import MAP, MLE
+from inference.results.npz import load
+from inference.results.posterior import Posterior
+from inference.results.prediction import Prediction
+from inference.results.pruning import centre, prune, signal_to_noise
+from inference.runs.folds import run_folds
+from inference.runs.resuming import resume
+from inference.runs.running import run
+from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD
+from inference.sweeps.result import Sweep
+from inference.sweeps.sweeping import sweep
+from inference.variational.svi import SVI
 
 __all__ = [
     "HMC",

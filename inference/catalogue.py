@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from inference.ensembles import Ensemble
-from inference.hamiltonian import HMC
-from inference.laplace import Laplace
+from inference.laplace.approximation import Laplace
+from inference.mcmc.hmc import HMC
+from inference.mcmc.mclmc import MCLMC
+from inference.mcmc.nuts import NUTS
 from inference.methods import Method
-from inference.microcanonical import MCLMC
-from inference.nuts import NUTS
-from inference.points import MAP, MLE
-from inference.stochastic_gradient import SGHMC, SGLD
-from inference.variational import SVI
+from inference.optimisation.ensembles import Ensemble
+from inference.optimisation.points import MAP, MLE
+from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD
+from inference.variational.svi import SVI
 from models.validation import one_of
 
 __all__ = ["METHODS", "chosen_method"]

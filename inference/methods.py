@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from inference.data_remarks import explosion
-from inference.target import Data, Position, Target
+from inference.target.data_remarks import explosion
+from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer, positive_number
 
 __all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 from scipy.special import chdtri
 
-from inference.arviz_import import arviz
+from inference.host.lazy_arviz import arviz
 
 __all__ = ["apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 

@@ -17,7 +17,7 @@ import pytest
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("MPLBACKEND", "agg")
 _hook = jaxtyping.install_import_hook(
-    ["data.datasets", "models.layers", "inference.prediction", "inference.mixing", "inference.scoring"],
+    ["data.datasets", "models.layers", "inference.results.prediction", "inference.mixing", "inference.results.scores"],
     "beartype.beartype",
 )
 
@@ -102,7 +102,7 @@ class Conjugate:
             "observed": {"y": self.y},
             "probes": self.x[:1],
             "deterministic": (),
-            "cost": inference.costs.Cost(1.0, 1.0, 1, 1),
+            "cost": inference.host.machine.Cost(1.0, 1.0, 1, 1),
         }
         return inference.Posterior(**{**record, **parts})
 

@@ -7,7 +7,7 @@ import pytest
 
 import data
 import models
-from inference.prediction import Prediction
+from inference.results.prediction import Prediction
 
 EXPECTED = {
     "backprop_curve": (300, 1, None), "breast_cancer": (569, 30, 2), "cubic": (20, 1, None),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import models
-from diagnostics.averaging import average, stacking_weights
-from inference.prediction import Prediction
+from diagnostics.predictions.averaging import average, stacking_weights
+from inference.results.prediction import Prediction
 
 FEW, MANY, ROWS = 50, 150, 6
 WEIGHTS = {"few": FEW / (FEW + MANY), "many": MANY / (FEW + MANY)}

@@ -9,8 +9,8 @@ import pytest
 import scipy.stats
 import sklearn.metrics
 
-from diagnostics.binning import BINS, Bins, Brier, CalibrationErrors, equal_mass
-from diagnostics.scoring import calibration_error
+from diagnostics.checks.class_bins import BINS, Bins, Brier, CalibrationErrors, equal_mass
+from diagnostics.predictions.scores import calibration_error
 
 SIMULATIONS = 1000  # behind every floor and p-value
 
@@ -74,7 +74,7 @@ def test_floor_and_p_value_are_those_of_two_binomials(hits, sizes):
 
 
 def test_many_rows_are_simulated_in_blocks(monkeypatch):
-    monkeypatch.setattr("diagnostics.binning._BLOCK", 65 * 7)  # 7 sets at a time, and 6 at the end
+    monkeypatch.setattr("diagnostics.checks.class_bins._BLOCK", 65 * 7)  # 7 sets at a time, and 6 at the end
     found = CalibrationErrors.of(*_two_groups(29, 20))
     monkeypatch.undo()
     assert found == CalibrationErrors.of(*_two_groups(29, 20))

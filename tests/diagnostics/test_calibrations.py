@@ -9,10 +9,10 @@ import scipy.stats
 import data
 import diagnostics
 import models
-from diagnostics.binning import CalibrationErrors
-from diagnostics.calibrations import Calibration, ClassCalibration, TargetCalibration, calibration
-from diagnostics.uniformity import LEVELS
-from inference.prediction import Prediction
+from diagnostics.checks.calibrations import Calibration, ClassCalibration, TargetCalibration, calibration
+from diagnostics.checks.class_bins import CalibrationErrors
+from diagnostics.checks.uniformity import LEVELS
+from inference.results.prediction import Prediction
 
 
 def _regression(n: int, said: float, true: float = 0.5, bias: float = 0.0) -> tuple[Prediction, np.ndarray]:

@@ -7,12 +7,12 @@ import pytest
 
 import models
 from diagnostics import plots
-from diagnostics.binning import Bins
-from diagnostics.calibrations import calibration
-from diagnostics.leaving_out import loo
-from diagnostics.predictive import predictive_check
-from diagnostics.uniformity import LEVELS, ecdf_band
-from inference.prediction import Prediction
+from diagnostics.checks.calibrations import calibration
+from diagnostics.checks.class_bins import Bins
+from diagnostics.checks.leave_one_out import loo
+from diagnostics.checks.posterior_predictive import predictive_check
+from diagnostics.checks.uniformity import LEVELS, ecdf_band
+from inference.results.prediction import Prediction
 
 
 def _labels():

@@ -11,8 +11,8 @@ import scipy.stats
 import diagnostics
 import inference
 import models
-from diagnostics.distances import _halves, agreement, total_variation, wasserstein
-from inference.scoring import _calibration_gaps, calibration_error, row_scores, scores_of_rows
+from diagnostics.comparisons.distances import _halves, agreement, total_variation, wasserstein
+from inference.results.scores import _calibration_gaps, calibration_error, row_scores, scores_of_rows
 
 
 def test_compare_regression(regression):
@@ -50,7 +50,7 @@ def _independent(
         observed={},
         probes=np.zeros((1, 2), np.float32),
         deterministic=(),
-        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+        cost=inference.host.machine.Cost(1.0, 1.0, 1, 1),
     )
 
 

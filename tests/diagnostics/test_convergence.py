@@ -76,7 +76,7 @@ def _posterior(draws: dict[str, np.ndarray], model=None, **statistics: np.ndarra
         observed={},
         probes=np.linspace(-2, 2, 11, dtype=np.float32)[:, None],
         deterministic=(),
-        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+        cost=inference.host.machine.Cost(1.0, 1.0, 1, 1),
     )
 
 
@@ -329,7 +329,7 @@ def test_parts_that_stand_still_by_their_form_are_not_frozen_chains():
 
 
 def test_function_space_is_probabilities_means_and_noise(conjugate):
-    from inference.functions import function_draws
+    from inference.results.function_space import function_draws
 
     learned = models.linear(likelihood=models.Gaussian())
     posterior = inference.run(learned, conjugate.x, conjugate.y, method="svi", steps=20, draws=30, progress=False)

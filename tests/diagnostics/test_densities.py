@@ -11,7 +11,7 @@ from numpyro.distributions import transforms
 from numpyro.distributions.kl import kl_divergence
 
 from diagnostics import information
-from inference.masks import MaskedMatrix
+from inference.variational.masked_matrix import MaskedMatrix
 from tests.diagnostics.scipy_densities import DRAWS, by_scipy, integral
 
 MATRIX = np.array([[1.5, 0.4], [0.4, 0.8]])

@@ -8,10 +8,10 @@ import scipy.stats
 import sklearn.metrics
 
 import models
-from diagnostics import detection
-from diagnostics.averaging import average
-from diagnostics.detection import out_of_distribution
-from inference.prediction import Prediction
+from diagnostics.predictions import detection
+from diagnostics.predictions.averaging import average
+from diagnostics.predictions.detection import out_of_distribution
+from inference.results.prediction import Prediction
 
 
 def _normal(inside: int, outside: int, distance: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from diagnostics.estimates import Estimate, average
+from diagnostics.information.estimate import Estimate, average
 
 GENERATOR = np.random.default_rng(0)
 N = 10_000

@@ -10,7 +10,7 @@ import data
 import inference
 import models
 from diagnostics import convergence
-from diagnostics.guide_verdicts import _importance
+from diagnostics.convergences.guides import _importance
 
 NETWORK = models.mlp((4,), "tanh")
 
@@ -31,7 +31,7 @@ def _posterior(draws, statistics, loss, model=None, y=(), method=None) -> infere
         model=model or (lambda: None), method=method or inference.SVI(), seed=0, temperature=1.0, tempering="posterior",
         draws=draws, statistics=statistics, curves={"loss": loss[None], "gradient_noise": np.ones((1, len(loss)))},
         observed={"y": np.asarray(y)}, probes=np.zeros((1, 1), np.float32), deterministic=(),
-        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+        cost=inference.host.machine.Cost(1.0, 1.0, 1, 1),
     )  # fmt: skip
 
 

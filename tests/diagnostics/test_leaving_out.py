@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 import data
 import inference
 import models
-from diagnostics.leaving_out import LeaveOneOut, loo
-from diagnostics.scoring import scores
+from diagnostics.checks.leave_one_out import LeaveOneOut, loo
+from diagnostics.predictions.scores import scores
 
 
 def _exact(design, y, noise, prior_precision, temperature=1.0):
@@ -230,7 +230,7 @@ def test_labels_on_a_grid():
         observed={"y": y},
         probes=x[:1].astype(np.float32),
         deterministic=(),
-        cost=inference.costs.Cost(1.0, 1.0, 1, 1),
+        cost=inference.host.machine.Cost(1.0, 1.0, 1, 1),
     )
     found = loo(posterior, x, y)
     inverse = np.exp(-log_likelihood[chosen.ravel()])  # without smoothing, the result is minus the log of its mean
@@ -244,7 +244,7 @@ def test_labels_on_a_grid():
 def test_rows_in_blocks_are_the_same(conjugate, monkeypatch):
     posterior = conjugate.exact(2, 100)
     whole = loo(posterior, conjugate.x, conjugate.y)
-    monkeypatch.setattr("diagnostics.leaving_out._BLOCK", 200 * 7)
+    monkeypatch.setattr("diagnostics.checks.leave_one_out._BLOCK", 200 * 7)
     seen = []
     predict = inference.Posterior.predict
     monkeypatch.setattr(

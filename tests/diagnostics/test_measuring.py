@@ -12,7 +12,7 @@ from numpyro.distributions.kl import kl_divergence
 from scipy.integrate import quad
 
 from diagnostics import information
-from inference.masks import MaskedMatrix
+from inference.variational.masked_matrix import MaskedMatrix
 from tests.diagnostics.scipy_densities import DRAWS, by_scipy, integral
 
 MIXTURE = dist.MixtureSameFamily(dist.Categorical(jnp.array([0.992, 0.008])), dist.Normal(jnp.array([0.0, 8.0]), 1.05))

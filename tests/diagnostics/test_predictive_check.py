@@ -11,7 +11,7 @@ import scipy.stats
 import data
 import inference
 import models
-from diagnostics.predictive import predictive_check
+from diagnostics.checks.posterior_predictive import predictive_check
 
 
 def test_the_mean_has_its_p_value_in_closed_form(conjugate):

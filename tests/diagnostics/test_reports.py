@@ -12,9 +12,9 @@ import data
 import diagnostics
 import inference
 import models
-from diagnostics.cases import cases
-from diagnostics.layers import layers
-from diagnostics.reports import default_reference
+from diagnostics.reports.extreme_cases import cases
+from diagnostics.reports.model_table import layers
+from diagnostics.reports.page import default_reference
 
 
 def _text(path) -> str:

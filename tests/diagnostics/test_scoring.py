@@ -10,8 +10,8 @@ import sklearn.metrics
 import data
 import diagnostics
 import models
-from diagnostics.scoring import calibration_error, crps_of_mixture
-from inference.prediction import Prediction
+from diagnostics.predictions.scores import calibration_error, crps_of_mixture
+from inference.results.prediction import Prediction
 
 GENERATOR = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ import pytest
 import inference
 import models
 from diagnostics import convergence
-from diagnostics.settling import Settling
+from diagnostics.convergences.loss import Settling
 
 STEPS = np.arange(1000)
 NOISE = np.random.default_rng(0).normal(size=1000)

@@ -12,8 +12,9 @@ import pytest
 
 import inference
 import models
-from diagnostics import convergence, spaces
-from diagnostics.spaces import Mixing, function_mixing, weight_mixing
+from diagnostics import convergence
+from diagnostics.convergences.judging import spaces
+from diagnostics.convergences.spaces import Mixing, function_mixing, weight_mixing
 from inference import mixing
 
 
@@ -31,7 +32,7 @@ def _posterior(draws: dict[str, np.ndarray], **changes: object) -> inference.Pos
         observed={},
         probes=np.zeros((0, 0), np.float32),
         deterministic=(),
-        cost=inference.costs.Cost(1.5, 2.5, 800, 1),
+        cost=inference.host.machine.Cost(1.5, 2.5, 800, 1),
     )
     return replace(plain, **changes)
 

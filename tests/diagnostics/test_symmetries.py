@@ -9,9 +9,10 @@ import pytest
 
 import inference
 import models
-from diagnostics import convergence, symmetries
-from diagnostics.spaces import aligned_mixing, weight_mixing
-from diagnostics.symmetries import Alignment, is_odd
+from diagnostics import convergence
+from diagnostics.convergences.judging import symmetries
+from diagnostics.convergences.spaces import aligned_mixing, weight_mixing
+from diagnostics.convergences.symmetries import Alignment, is_odd
 
 CHAINS, DRAWS, INPUTS = 4, 60, 3
 
@@ -60,7 +61,7 @@ def _posterior(hidden: tuple[int, ...], activation: str, spread: float, scramble
         observed={},
         probes=generator.normal(size=(5, INPUTS)).astype(np.float32),
         deterministic=(),
-        cost=inference.costs.Cost(1.0, 1.0, 100, 1),
+        cost=inference.host.machine.Cost(1.0, 1.0, 100, 1),
     )
 
 

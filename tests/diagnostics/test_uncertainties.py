@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import models
-from diagnostics.averaging import average
-from diagnostics.uncertainties import uncertainty
-from diagnostics.uncertainty_plots import uncertainty_split
-from inference.prediction import Prediction
+from diagnostics.plots.uncertainty import uncertainty_split
+from diagnostics.predictions.averaging import average
+from diagnostics.predictions.uncertainties import uncertainty
+from inference.results.prediction import Prediction
 
 SURE = 1e4  # a logit that leaves no doubt
 

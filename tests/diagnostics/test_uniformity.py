@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from diagnostics.uniformity import LEVELS, Uniformity, ecdf_band, shares_below
+from diagnostics.checks.uniformity import LEVELS, Uniformity, ecdf_band, shares_below
 
 SIMULATIONS = 10_000  # behind every p-value and band
 

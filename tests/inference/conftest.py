@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import inference
-from inference import columns
+from inference.disk import array_file as columns
 from tests.inference.small_run import MODEL, OPTIONS, X, Y, crash_after
 
 SMALL = 100  # bytes of a chunk: several draws, and several chunks

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 import models
-from inference.binding import Bound, bind
+from inference.target.binding import Bound, bind
 
 __all__ = ["NOISE", "PRIOR", "ROWS", "NormalTarget"]
 

@@ -11,7 +11,8 @@ import pytest
 
 import inference
 import models
-from inference import chains, journal
+from inference.disk import journal
+from inference.engine import chain as chains
 
 __all__ = ["MODEL", "OPTIONS", "X", "Y", "crash_after", "newest_save", "reseal_description", "same"]
 

@@ -16,10 +16,10 @@ from numpyro import handlers
 from numpyro.infer import Predictive
 
 import models
-from inference.binding import bind
-from inference.hamiltonian import HMC
-from inference.microcanonical import MCLMC
-from inference.target import Target
+from inference.mcmc.hmc import HMC
+from inference.mcmc.mclmc import MCLMC
+from inference.target.binding import bind
+from inference.target.density import Target
 
 SIMULATIONS, DRAWS, THIN, BINS = 512, 63, 2, 16
 X = np.random.default_rng(0).uniform(-2, 2, (12, 2)).astype(np.float32)

@@ -13,11 +13,11 @@ from jax.flatten_util import ravel_pytree
 from numpyro import handlers
 
 import models
-from inference.binding import bind
-from inference.curvature import determined, gauss_newton, prior_curvature, residuals, separable
-from inference.evidence import Scales
-from inference.factors import Factor
-from inference.modes import Mode, Surface
+from inference.laplace.evidence import Scales
+from inference.laplace.gauss_newton import determined, gauss_newton, prior_curvature, residuals, separable
+from inference.laplace.mode import Mode, Surface
+from inference.laplace.precision_factor import Factor
+from inference.target.binding import bind
 
 
 def _information(make, parameters: np.ndarray) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_gauss_newton_is_the_hessian_of_logistic_regression_and_blocks_change_no
     np.testing.assert_allclose(
         gauss_newton(bound.target, bound.data, position, {}, diagonal=True), np.diag(exact), rtol=1e-4, atol=1e-4
     )
-    monkeypatch.setattr("inference.curvature._BLOCK", 10 * flat.size)  # 3 rows at a time, then 2
+    monkeypatch.setattr("inference.laplace.gauss_newton._BLOCK", 10 * flat.size)  # 3 rows at a time, then 2
     np.testing.assert_allclose(gauss_newton(bound.target, bound.data, position, {}, diagonal=False), ours, rtol=1e-6)
 
 
@@ -258,7 +258,7 @@ def test_what_a_residual_determines_is_its_share_of_the_trace(monkeypatch):
     x, y = generator.normal(size=(7, 2)).astype(np.float32), generator.normal(size=(7, 2)).astype(np.float32)
     bound = bind(models.linear(models.Normal(), models.Gaussian(outputs=2)), (x, y), 1.0, "posterior")
     position = {name: jnp.full(leaf.shape, 0.1) for name, leaf in bound.target.position(bound.data).items()}
-    monkeypatch.setattr("inference.curvature._BLOCK", 3 * 4 * 8)  # 3 rows at a time, then 1
+    monkeypatch.setattr("inference.laplace.gauss_newton._BLOCK", 3 * 4 * 8)  # 3 rows at a time, then 1
     design = np.column_stack([np.ones(7), x]) / np.exp(0.1)
     covariance = np.cov(generator.normal(size=(8, 20)))
     # In the order of the coordinates: noise, bias, weight.

@@ -13,7 +13,8 @@ import pytest
 
 import inference
 import models
-from inference import chains, journal
+from inference.disk import journal
+from inference.engine import chain as chains
 from tests.inference.small_run import MODEL, OPTIONS, X, Y, crash_after, newest_save, same
 
 

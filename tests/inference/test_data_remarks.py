@@ -11,7 +11,7 @@ from numpyro.infer import Predictive
 
 import inference
 import models
-from inference.data_remarks import _growth, explosion
+from inference.target.data_remarks import _growth, explosion
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(40, 2))

@@ -17,7 +17,7 @@ import pytest
 import diagnostics
 import inference
 import models
-from inference import directories
+from inference.disk import run_directory as directories
 from tests.inference.small_run import MODEL, OPTIONS, X, Y, crash_after, newest_save, reseal_description, same
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def test_arguments_come_back_as_they_were(tmp_path):
 
 def test_a_second_process_is_refused_and_a_crash_leaves_no_lock(unfinished):
     code = (
-        "import sys, time; from inference.directories import RunDirectory\n"
+        "import sys, time; from inference.disk.run_directory import RunDirectory\n"
         "with RunDirectory(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

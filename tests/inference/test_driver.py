@@ -16,7 +16,9 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference import chains, driver, execution
+from inference.engine import chain as chains
+from inference.engine import driver
+from inference.runs import execution
 
 ROOT = Path(__file__).parents[2]
 

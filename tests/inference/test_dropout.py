@@ -11,10 +11,10 @@ import pytest
 
 import inference
 import models
-from inference.binding import bind
-from inference.dropout import Dropout, Matrices
-from inference.optimisation import Minibatch
-from inference.target import View
+from inference.optimisation.optimiser import Minibatch
+from inference.target.binding import bind
+from inference.target.density import View
+from inference.variational.dropout import Dropout, Matrices
 
 ROWS, KEEP, WIDTH, NOISE = 12, 0.8, 1.7, 0.3
 GENERATOR = np.random.default_rng(0)

@@ -10,11 +10,11 @@ from numpyro import handlers
 
 import inference
 import models
-from inference.binding import bind
-from inference.dropout import Dropout, Matrices
-from inference.estimators import check_layers
-from inference.gaussian import Gaussian, MeanField
-from inference.optimisation import Minibatch
+from inference.optimisation.optimiser import Minibatch
+from inference.target.binding import bind
+from inference.variational.dropout import Dropout, Matrices
+from inference.variational.gaussian import Gaussian, MeanField
+from inference.variational.per_row import check_layers
 from models.layers import affine
 
 GENERATOR = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from jax import lax
 
 import inference
 import models
-from inference.optimisation import SCHEDULES
-from inference.stopping import settled
-from inference.together import Together
+from inference.optimisation.optimiser import SCHEDULES
+from inference.runs.side_by_side import Together
+from inference.runs.stopping import settled
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(5, 40, 3)).astype(np.float32)

@@ -15,11 +15,11 @@ from numpyro.infer.autoguide import AutoDelta
 import inference
 import models
 from diagnostics import convergence
-from inference.binding import bind
-from inference.expectations import expected_log_prob
-from inference.optimisation import Minibatch
-from inference.target import View
-from inference.variational import GUIDES, _blundell
+from inference.optimisation.optimiser import Minibatch
+from inference.target.binding import bind
+from inference.target.density import View
+from inference.variational.closed_forms import expected_log_prob
+from inference.variational.svi import GUIDES, _blundell
 
 Z = 5.0
 

@@ -14,8 +14,8 @@ import diagnostics
 import inference
 import models
 from inference import mixing
-from inference.binding import bind
-from inference.hamiltonian import HMC
+from inference.mcmc.hmc import HMC
+from inference.target.binding import bind
 
 GENERATOR = np.random.default_rng(7)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)

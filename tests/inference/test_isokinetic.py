@@ -10,8 +10,8 @@ from blackjax.mcmc import integrators
 from jax.flatten_util import ravel_pytree
 
 import models
-from inference.binding import bind
-from inference.isokinetic import Path, isokinetic, kick, refreshed
+from inference.mcmc.isokinetic import Path, isokinetic, kick, refreshed
+from inference.target.binding import bind
 
 GENERATOR = np.random.default_rng(7)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)

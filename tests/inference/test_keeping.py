@@ -101,7 +101,7 @@ def test_until_works_without_draws():
 
 
 def test_averages_do_not_depend_on_pieces(tmp_path, monkeypatch):
-    from inference import chains
+    from inference.engine import chain as chains
 
     model, y = CASES["categorical"]
     options = dict(method="nuts", max_tree_depth=4, keep="none", predict_at=NEW, **OPTIONS)
@@ -138,7 +138,7 @@ def test_a_model_of_the_users_own_without_draws():
 
 
 def test_predictions_by_pages_are_those_of_all_draws_at_once(monkeypatch):
-    from inference import outputs
+    from inference.results import network_outputs as outputs
 
     model, y = CASES["gaussian"]
     posterior = inference.run(model, X, y, method="nuts", max_tree_depth=4, **OPTIONS)

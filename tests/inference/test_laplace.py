@@ -20,7 +20,7 @@ import data
 import inference
 import models
 from diagnostics import convergence
-from inference import costs
+from inference.host import machine as costs
 
 Z = 5.0
 TEMPERATURES = pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import models
-from inference import leapfrog
-from inference.binding import bind
+from inference.mcmc import leapfrog
+from inference.target.binding import bind
 
 GENERATOR = np.random.default_rng(7)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)

@@ -11,7 +11,7 @@ import scipy.integrate
 import scipy.stats
 from numpyro.distributions.kl import kl_divergence
 
-from inference.masks import MaskedMatrix, mask_entropy, mask_information
+from inference.variational.masked_matrix import MaskedMatrix, mask_entropy, mask_information
 
 KEEP, SIGMA = 0.7, 0.4
 MATRIX = np.array([[0.5, -1.0, 0.2], [0.1, 0.0, -0.1], [2.0, 1.5, -3.0]])

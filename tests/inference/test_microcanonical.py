@@ -13,8 +13,8 @@ import pytest
 import diagnostics
 import inference
 import models
-from inference.binding import bind
-from inference.microcanonical import MCLMC
+from inference.mcmc.mclmc import MCLMC
+from inference.target.binding import bind
 
 SCALES = np.array([0.1, 0.3, 1.0, 1.0, 2.0, 3.0], np.float32)
 

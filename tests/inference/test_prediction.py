@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 import models
-from inference.prediction import Prediction
+from inference.results.prediction import Prediction
 
 
 def _outputs(k: int = 1, seed: int = 0) -> np.ndarray:
@@ -72,7 +72,7 @@ def test_interval_holds_its_probability_exactly():
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
 def test_intervals_do_not_depend_on_how_many_rows_are_worked_on_at_once(options, monkeypatch):
     whole = _regression(**options).interval(0.8)
-    monkeypatch.setattr("inference.prediction._BLOCK", 2 * 10 * 3)  # two rows of three outputs, six of one
+    monkeypatch.setattr("inference.results.prediction._BLOCK", 2 * 10 * 3)  # two rows of three outputs, six of one
     np.testing.assert_array_equal(_regression(**options).interval(0.8), whole)
 
 

@@ -231,7 +231,7 @@ def test_replicates_of_a_users_model_are_independent_over_draws():
 
 
 def test_networks_start_at_the_scale_of_their_layers():
-    from inference.binding import bind
+    from inference.target.binding import bind
 
     model = models.mlp((40, 40), prior=models.Normal(100.0))
     bound = bind(model, (np.ones((5, 30)), np.ones(5)), 1.0, "posterior")
@@ -277,7 +277,7 @@ def test_statistics_of_nuts_have_the_names_of_arviz(conjugate):
 
 def test_minibatches_use_every_row_once_an_epoch():
     method = inference.MAP(batch_size=3)
-    data_ = inference.target.Data((np.arange(10.0)[:, None], np.zeros(10)), np.float32(1))
+    data_ = inference.target.density.Data((np.arange(10.0)[:, None], np.zeros(10)), np.float32(1))
     state = method.init(None, data_, {"w": jax.numpy.zeros(1)}, jax.random.key(0), None)
     epochs = []
     for _ in range(3):

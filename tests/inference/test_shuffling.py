@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from inference.shuffling import permuted
+from inference.target.minibatches import permuted
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 17, 100, 1000])

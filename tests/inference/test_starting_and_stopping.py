@@ -10,8 +10,9 @@ import pytest
 import inference
 import models
 from diagnostics import convergence
-from inference import mixing, stopping
-from inference.functions import function_draws
+from inference import mixing
+from inference.results.function_space import function_draws
+from inference.runs import stopping
 
 GENERATOR = np.random.default_rng(5)
 X = GENERATOR.normal(size=(60, 2)).astype(np.float32)

@@ -12,9 +12,9 @@ from jax import lax
 
 import inference
 import models
-from inference.binding import bind
-from inference.gradients import Centre, as_vector, estimated_gradient
-from inference.schedules import SCHEDULES, Cycles, Settings
+from inference.sgmcmc.minibatch_gradients import Centre, as_vector, estimated_gradient
+from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
+from inference.target.binding import bind
 from tests.inference.normal_target import NormalTarget
 
 BATCH = 8

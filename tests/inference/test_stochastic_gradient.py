@@ -15,9 +15,9 @@ from jax import lax
 
 import inference
 from inference import mixing
-from inference.gradients import Centre, Randomness, estimated_gradient
-from inference.schedules import Cycles, Settings
-from inference.temperatures import noise_concern, temperature_concern
+from inference.sgmcmc.minibatch_gradients import Centre, Randomness, estimated_gradient
+from inference.sgmcmc.step_sizes import Cycles, Settings
+from inference.sgmcmc.temperatures import noise_concern, temperature_concern
 from tests.inference.normal_target import ROWS, NormalTarget
 
 Z = 5.0

@@ -12,9 +12,9 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference.binding import bind
-from inference.gradients import Centre, estimated_gradient
-from inference.schedules import Cycles, Settings
+from inference.sgmcmc.minibatch_gradients import Centre, estimated_gradient
+from inference.sgmcmc.step_sizes import Cycles, Settings
+from inference.target.binding import bind
 from tests.inference.normal_target import NOISE, PRIOR, ROWS, NormalTarget
 
 GENERATOR = np.random.default_rng(0)

@@ -17,7 +17,9 @@ import pytest
 import diagnostics
 import inference
 import models
-from inference import chains, journal, programs
+from inference.disk import journal
+from inference.engine import chain as chains
+from inference.engine import programs
 
 ROOT = Path(__file__).parents[2]
 MODEL = models.mlp((4,), "tanh", likelihood=models.Gaussian(scale=0.5))

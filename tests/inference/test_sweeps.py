@@ -14,7 +14,7 @@ import scipy.stats
 import data
 import diagnostics
 import inference
-import inference.sweeps
+import inference.sweeps.sweeping
 import models
 
 TRAIN, TEST = data.load("diabetes").split(seed=0)
@@ -214,7 +214,7 @@ def test_what_does_not_fit_the_model_is_refused():
 
 
 def _failing(monkeypatch, fails):
-    real = inference.sweeps._Asked.posterior
+    real = inference.sweeps.sweeping._Asked.posterior
 
     def posterior(self, case, seed):
         outcome = fails(case.temperature, seed)
@@ -222,7 +222,7 @@ def _failing(monkeypatch, fails):
             raise outcome
         return real(self, case, seed)
 
-    monkeypatch.setattr(inference.sweeps._Asked, "posterior", posterior)
+    monkeypatch.setattr(inference.sweeps.sweeping._Asked, "posterior", posterior)
 
 
 def test_a_run_that_fails_costs_itself_alone(monkeypatch):

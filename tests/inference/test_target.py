@@ -13,7 +13,7 @@ import pytest
 
 import inference
 import models
-from inference.binding import bind
+from inference.target.binding import bind
 
 GENERATOR = np.random.default_rng(3)
 X = GENERATOR.normal(size=(1000, 4)).astype(np.float32)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inference import HMC, MCLMC
-from inference.binding import bind
+from inference.target.binding import bind
 
 METROPOLIS = {
     "hmc": HMC(target_acceptance=0.5, chains=2, draws=200),

@@ -133,7 +133,7 @@ _PREDICT = """
 import resource
 import numpy as np
 import inference, models
-from inference.posterior import Posterior
+from inference.results.posterior import Posterior
 
 x = np.random.default_rng(0).normal(size=(60, 784)).astype(np.float32)
 model = models.mlp((300, 100, 70), "relu", likelihood=models.Categorical(10))

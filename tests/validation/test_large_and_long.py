@@ -10,8 +10,8 @@ from numpyro.infer import HMC, MCMC
 
 import inference
 import models
-from inference import leapfrog
-from inference.binding import bind
+from inference.mcmc import leapfrog
+from inference.target.binding import bind
 
 pytestmark = pytest.mark.validate
 

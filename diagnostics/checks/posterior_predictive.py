@@ -1,0 +1,205 @@
+r"""Predictive checks: would the model have produced data like these?
+
+Each draw w of the posterior makes a data set of its own, a replicate, at the same inputs: y_rep ~ p(y | x, w). A
+statistic T is any number computed from the targets alone, and the Bayesian p-value says where the observed one lies
+among the replicated ones,
+
+    p = P(T(y_rep) > T(y)) + P(T(y_rep) = T(y)) / 2
+
+so that a tie, as counts have them, speaks for neither side. Values near 0 or 1 say that the model does not reproduce T;
+values near 1/2 that it does, not that it is right. On the data that the posterior was fitted to, p is nearer to 1/2
+than a uniform number would be, the more so the better T is fitted: choose a T that the likelihood does not fit by
+itself, as the extremes.
+
+With an effective sample size E of the T(y_rep), the Monte Carlo error of p is the standard deviation of
+Beta(1 + E p, 1 + E (1 - p)), which is about sqrt(p (1 - p) / E), and not 0 where p is.
+
+Reference: Gelman, Meng & Stern 1996 (Statistica Sinica 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from diagnostics.checks.inputs import inputs_and_targets
+from inference import Posterior, mixing
+from models import Likelihood
+
+__all__ = ["PredictiveCheck", "predictive_check"]
+
+Statistic = Callable[[np.ndarray], Any]
+
+_REPLICATES = 1000  # of a point estimate or an ensemble, whose draws are all there is
+_LEAST_DRAWS = 4  # per chain, for an effective sample size
+_EXTREME = 0.025  # p-values nearer to 0 or 1 than this are pointed out
+
+
+@dataclass(frozen=True, eq=False)
+class PredictiveCheck:
+    """Observed statistics among replicated ones; `str()` of it is a line for each.
+
+    Attributes:
+        observed: T(y) of each statistic, by its name.
+        replicates: T(y_rep) under each draw, (chain, draw).
+        p_values: P(T(y_rep) >= T(y)), with ties counted half.
+        errors: their Monte Carlo standard errors.
+    """
+
+    observed: dict[str, float]
+    replicates: dict[str, Float[np.ndarray, "chain draw"]]
+    p_values: dict[str, float]
+    errors: dict[str, float]
+
+    @property
+    def p_value(self) -> float:
+        """Of the only statistic.
+
+        Raises:
+            ValueError: if there are several.
+        """
+        if len(self.p_values) > 1:
+            raise ValueError(f"there are {len(self.p_values)} statistics; use p_values, which has them by name")
+        return next(iter(self.p_values.values()))
+
+    @property
+    def extreme(self) -> tuple[str, ...]:
+        """The statistics that the model does not reproduce: their p-value is below 2.5 % or above 97.5 %."""
+        return tuple(name for name, p in self.p_values.items() if not _EXTREME <= p <= 1 - _EXTREME)
+
+    def __str__(self) -> str:
+        lines = []
+        for name, observed in self.observed.items():
+            lower, upper = np.quantile(self.replicates[name], [0.05, 0.95])
+            lines.append(
+                f"{name}: {observed:.4g} observed, {lower:.4g} to {upper:.4g} in 90 % of the replicates, "
+                f"p = {self.p_values[name]:.3f} ± {self.errors[name]:.3f}"
+                + (", not reproduced" if name in self.extreme else "")
+            )
+        return "\n".join(lines)
+
+
+def predictive_check(
+    posterior: Posterior,
+    x: Any,
+    y: Any = None,
+    statistic: Statistic | Mapping[str, Statistic] | None = None,
+    *,
+    seed: int = 0,
+) -> PredictiveCheck:
+    """Compare statistics of the targets with those of data that the posterior predicts.
+
+    Args:
+        posterior: of a network, by any method.
+        x: inputs, or a `Split` or a pair `(x, y)`, whose inputs and targets are taken. Targets and replicates are in
+            the units of the `y` that was given to `run`, those of a `Split`.
+        y: the targets.
+        statistic: a function from targets, (n,) or (n, outputs), to a number, such as `np.max`; or several by name.
+            By default the minimum, maximum, mean and standard deviation of each output of a regression, and the share
+            of each class of a classification.
+        seed: of the replicates.
+
+    Returns:
+        A `PredictiveCheck`. Each draw makes one replicate; a point estimate or an ensemble makes 1,000 in all.
+    """
+    inputs, targets = inputs_and_targets("predictive_check", posterior, x, y)
+    if targets.dtype.kind == "f":
+        targets = targets.astype(np.float64)  # as replicates are
+    statistics = _named(statistic, posterior.model.likelihood)  # type: ignore[attr-defined]
+    observed = {name: _number(name, function, targets) for name, function in statistics.items()}
+    replicates = _replicates(posterior, inputs, statistics, seed)
+    p_values, errors = {}, {}
+    for name, values in replicates.items():
+        p = float((values > observed[name]).mean() + (values == observed[name]).mean() / 2)
+        p_values[name] = p
+        errors[name] = _error(p, _effective_size(posterior, values))
+    return PredictiveCheck(observed, replicates, p_values, errors)
+
+
+def _named(statistic: Any, likelihood: Likelihood) -> dict[str, Statistic]:
+    if statistic is None:
+        return _usual(likelihood)
+    if callable(statistic):
+        name = getattr(statistic, "__name__", "statistic")
+        return {"statistic" if name == "<lambda>" else name: statistic}
+    if isinstance(statistic, Mapping) and statistic and all(callable(function) for function in statistic.values()):
+        return dict(statistic)
+    raise TypeError(
+        "statistic must be a function from targets to a number, such as np.max, or a mapping from names to such "
+        f"functions, got {statistic!r}"
+    )
+
+
+def _usual(likelihood: Likelihood) -> dict[str, Statistic]:
+    """What is compared where nothing was asked for."""
+    if likelihood.classes is not None:
+        return {f"share of class {k}": partial(_share, k) for k in range(likelihood.classes)}
+    usual: dict[str, Statistic] = {"min": np.min, "max": np.max, "mean": np.mean, "std": np.std}
+    if likelihood.outputs == 1:
+        return usual
+    return {
+        f"{name} of output {k}": partial(_of_output, k, function)
+        for k in range(likelihood.outputs)
+        for name, function in usual.items()
+    }
+
+
+def _share(k: int, labels: np.ndarray) -> Any:
+    return (labels == k).mean()
+
+
+def _of_output(k: int, function: Statistic, targets: np.ndarray) -> Any:
+    return function(targets[:, k])
+
+
+def _number(name: str, function: Statistic, targets: np.ndarray) -> float:
+    value = np.asarray(function(targets))
+    if value.ndim or value.dtype.kind not in "biuf" or not np.isfinite(value):
+        what = f"an array of shape {value.shape}" if value.ndim else repr(value.item())
+        raise ValueError(
+            f"statistic '{name}' must give one finite number for targets of shape {targets.shape}, got {what}"
+        )
+    return float(value)
+
+
+def _replicates(
+    posterior: Posterior, inputs: np.ndarray, statistics: dict[str, Statistic], seed: int
+) -> dict[str, np.ndarray]:
+    """The statistics of replicated data, (chain, draw); those of a draw that is used again follow each other."""
+    prediction = posterior.predict(inputs)
+    chains, draws = posterior.shape
+    repeats = -(-_REPLICATES // (chains * draws)) if posterior.kind == "point" or chains * draws == 1 else 1
+    values = {name: np.empty((chains, draws * repeats)) for name in statistics}
+    generator = np.random.default_rng(seed)
+    for chain in range(chains):
+        one = replace(
+            prediction,
+            outputs=prediction.outputs[chain : chain + 1],
+            noise=prediction.noise[chain : chain + 1] if prediction.noise.ndim else prediction.noise,
+        )
+        for repeat in range(repeats):
+            sets = one.sample(int(generator.integers(2**32)))[0]
+            for draw, targets in enumerate(sets):
+                for name, function in statistics.items():
+                    values[name][chain, draw * repeats + repeat] = _number(name, function, targets)
+    return values
+
+
+def _effective_size(posterior: Posterior, values: np.ndarray) -> float:
+    """How many independent replicates the statistic's values are worth; guides and points make independent ones."""
+    if posterior.kind != "chains":
+        return float(values.size)
+    if values.shape[1] < _LEAST_DRAWS:
+        return float(len(values))  # that of each chain is not known
+    return min(float(mixing.ess(values[..., None])[0]), float(values.size))
+
+
+def _error(p: float, size: float) -> float:
+    """The standard deviation of Beta(1 + size p, 1 + size (1 - p))."""
+    first, second = 1 + size * p, 1 + size * (1 - p)
+    return float(np.sqrt(first * second / ((size + 2) ** 2 * (size + 3))))

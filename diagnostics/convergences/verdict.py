@@ -1,0 +1,94 @@
+"""The verdict on a posterior: what was measured, what fails, what to do next, and the sentence that sums it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diagnostics.convergences.bias import Bias
+from diagnostics.convergences.spaces import Mixing
+from inference.host.machine import Cost
+
+__all__ = ["Convergence"]
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """The verdict on a posterior; `str()` of it starts with the verdict and lists what fails.
+
+    Attributes:
+        verdict: one or two sentences.
+        passed: True, False, or None where the draws themselves can't tell.
+        failures: what misses its threshold.
+        kind: what the draws are, "chains", "guide" or "point".
+        advice: what to do next.
+        cautions: what a user should know although it does not fail: rare divergences, and what the run warned of.
+        weights: mixing in weight space, for chains whose draws were kept.
+        aligned: the same once the order and the signs of hidden units are undone, for chains of a perceptron.
+        functions: mixing in function space, for chains of a network.
+        divergences: number of divergent draws, for chains.
+        divergent_chains: in how many chains they are.
+        ebfmi: the least E-BFMI over chains, nan where there is no energy.
+        acceptance: the mean acceptance rate, nan where there is none.
+        steps: the mean number of gradients per draw, nan where it is not known.
+        saturated: the share of NUTS trajectories that reached the largest tree depth, nan for other methods.
+        cost: of the draws that are judged.
+        bias: temperatures and gradient noise, for a sampler without a Metropolis step that measures them.
+        pareto_k: of the guide's importance weights, nan for others and for a guide without a density.
+        importance: the effective share of the guide's draws under those weights, nan likewise.
+        loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for chains.
+        gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
+            where there was nothing left to follow; nan for others.
+        settled: whether a loss had come to rest; None for chains.
+        constant_gap: how many nats a guide's free energy is below that of predicting the same for every input, which a
+            guide that has collapsed does not reach; nan where it is not known.
+        thresholds: what was asked for.
+    """
+
+    verdict: str
+    passed: bool | None
+    failures: tuple[str, ...]
+    kind: str
+    advice: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    weights: Mixing | None = None
+    aligned: Mixing | None = None
+    functions: Mixing | None = None
+    divergences: int = 0
+    divergent_chains: int = 0
+    ebfmi: float = np.nan
+    acceptance: float = np.nan
+    steps: float = np.nan
+    saturated: float = np.nan
+    cost: Cost | None = None
+    pareto_k: float = np.nan
+    importance: float = np.nan
+    loss_slope: float = np.nan
+    gradient_noise: float = np.nan
+    settled: bool | None = None
+    constant_gap: float = np.nan
+    thresholds: dict[str, float] = field(default_factory=dict)
+    bias: Bias | None = None
+
+    @property
+    def judged(self) -> Mixing | None:
+        """The space that decides: functions for a network, else weights; None for a guide or a point."""
+        return self.functions or self.weights
+
+    @property
+    def ess_per_second(self) -> float:
+        """The least ESS in the space that decides, over the seconds of the run, compiling included; nan for others."""
+        return self.judged.least_ess / self.cost.seconds if self.judged and self.cost and self.cost.seconds else np.nan
+
+    @property
+    def ess_per_gradient(self) -> float:
+        """The least ESS in the space that decides, over the full gradients, warm-up included; nan for others."""
+        if not (self.judged and self.cost and self.cost.gradients):
+            return np.nan
+        return self.judged.least_ess / self.cost.gradients
+
+    def __str__(self) -> str:
+        listed = [f"  - {failure}" for failure in self.failures]
+        listed += [f"  caution: {caution}" for caution in self.cautions]
+        return "\n".join([self.verdict, *listed, *(f"  next: {step}" for step in self.advice)])

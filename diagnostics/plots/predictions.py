@@ -1,0 +1,177 @@
+"""Figures of predictions: what was observed, how calibrated they are, and what a prior says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from diagnostics.checks.calibrations import Calibration, TargetCalibration
+from diagnostics.checks.class_bins import Bins
+from diagnostics.checks.leave_one_out import LeaveOneOut
+from diagnostics.checks.posterior_predictive import PredictiveCheck
+from diagnostics.checks.prior_predictive import PriorCheck
+from diagnostics.checks.uniformity import LEVELS, ecdf_band, shares_below
+from diagnostics.predictions.scores import in_data_units
+from inference.display.figures import COLOURS, chart
+from inference.results.prediction import Classification, Prediction, Regression
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["band", "coverage", "observed_and_predicted", "pit", "prior_functions", "reliability", "replicates"]
+
+
+def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
+    """Targets against predicted means, with central 90 % intervals; points on the line are right."""
+    prediction, targets = in_data_units(prediction, y)
+    if not isinstance(prediction, Regression):
+        raise TypeError("observed_and_predicted draws a regression; for labels use plots.reliability")
+    figure, axes = _figure(title or "Observed against predicted, with 90 % intervals")
+    lower, upper = (bound.ravel() for bound in prediction.interval(0.9))
+    mean, observed = prediction.mean.ravel(), targets.ravel()
+    inside = (lower <= observed) & (observed <= upper)
+    for chosen, colour, label in ((inside, COLOURS[0], "inside"), (~inside, COLOURS[1], "outside")):
+        if chosen.any():
+            error = np.stack([mean - lower, upper - mean])[:, chosen]
+            axes.errorbar(mean[chosen], observed[chosen], xerr=error, fmt="o", ms=3, lw=0.7, color=colour, label=label)
+    ends = [min(lower.min(), observed.min()), max(upper.max(), observed.max())]
+    axes.plot(ends, ends, color="0.6", lw=0.8, zorder=0)
+    axes.set(xlabel="predicted", ylabel="observed")
+    axes.legend(title="90 % interval", frameon=False)
+    return figure
+
+
+def band(
+    predictions: Mapping[str, Prediction], x: np.ndarray, data: tuple[np.ndarray, np.ndarray] | None = None
+) -> Figure:
+    """Mean and central 90 % interval along one input, for each prediction; `data` adds observed points."""
+    if not isinstance(predictions, Mapping):
+        raise TypeError(f"band needs predictions by name, such as {{'hmc': ...}}, got {type(predictions).__name__}")
+    figure, axes = _figure("Predicted mean and 90 % interval")
+    order = np.argsort(x[:, 0])
+    for (name, prediction), colour in zip(predictions.items(), cycle(COLOURS), strict=False):
+        if not isinstance(prediction, Regression):
+            raise TypeError("band draws a regression; for labels use plots.reliability")
+        lower, upper = prediction.interval(0.9)
+        axes.plot(x[order, 0], prediction.mean[order], color=colour, lw=1.3, label=name)
+        axes.fill_between(x[order, 0], lower[order], upper[order], color=colour, alpha=0.18, lw=0)
+    if data is not None:
+        axes.plot(data[0][:, 0], data[1], "k.", ms=3, label="observed")
+    axes.set(xlabel="x", ylabel="y")
+    axes.legend(frameon=False)
+    return figure
+
+
+def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10) -> Figure:
+    """How often the top class is right, with 95 % intervals, by how sure the prediction was; larger dots hold more."""
+    if not isinstance(prediction, Classification):
+        raise TypeError("reliability draws a classification; for a regression use plots.observed_and_predicted")
+    _, labels = in_data_units(prediction, y)
+    found = Bins.of(prediction.probs, labels, bins)
+    figure, axes = _figure(title or "Reliability of the top class")
+    axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
+    axes.vlines(found.confidence, found.lower, found.upper, color=COLOURS[0], lw=0.9, alpha=0.6)
+    axes.scatter(found.confidence, found.accuracy, s=10 + 200 * found.count / found.count.sum(), color=COLOURS[0])
+    axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(-0.02, 1.02))
+    return figure
+
+
+def pit(result: Calibration | LeaveOneOut, title: str = "") -> Figure:
+    """How many more targets are below each predicted quantile than it says, with the band of 95 % of calibrated ones.
+
+    A hill over the left half, then a valley, means intervals that are too narrow; a valley, then a hill, too wide; a
+    curve on one side of 0, predictions that are too high (above) or too low (below).
+    """
+    values = getattr(result, "pit", None)
+    if values is None:
+        raise TypeError("pit draws the calibration or the leave-one-out result of a regression; see plots.reliability")
+    default = "Targets below each predicted quantile, left out" if isinstance(result, LeaveOneOut) else ""
+    figure, axes = _figure(title or default or "Targets below each predicted quantile")
+    lower, upper = ecdf_band(len(values))
+    axes.fill_between(LEVELS, lower - LEVELS, upper - LEVELS, color="0.85", lw=0, label="95 % of calibrated curves")
+    axes.axhline(0, color="0.6", lw=0.8)
+    columns = values.reshape(len(values), -1).T
+    for k, (column, colour) in enumerate(zip(columns, cycle(COLOURS), strict=False)):
+        label = f"output {k}" if len(columns) > 1 else "observed"
+        axes.plot(LEVELS, shares_below(column) - LEVELS, color=colour, lw=1.3, label=label)
+    axes.set(xlabel="predicted quantile", ylabel="share below, minus the quantile", xlim=(0, 1))
+    axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4)
+    return figure
+
+
+def coverage(result: Calibration, title: str = "") -> Figure:
+    """How many targets central intervals hold, against how many they should, with two standard errors around it."""
+    if not isinstance(result, TargetCalibration):
+        raise TypeError("coverage draws the calibration of a regression; for labels use plots.reliability")
+    found = result.coverage
+    figure, axes = _figure(title or "Coverage of central intervals")
+    around = found.levels - 2 * found.errors, found.levels + 2 * found.errors
+    axes.fill_between(found.levels, *around, color="0.85", lw=0, label="two standard errors")
+    axes.plot([0, 1], [0, 1], color="0.6", lw=0.8, zorder=0)
+    columns = found.observed.reshape(len(found.levels), -1).T
+    for k, (column, colour) in enumerate(zip(columns, cycle(COLOURS), strict=False)):
+        label = f"output {k}" if len(columns) > 1 else "observed"
+        axes.plot(found.levels, column, "o-", ms=3, lw=1.2, color=colour, label=label)
+    axes.set(xlabel="probability of the interval", ylabel="share of targets inside", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def replicates(check: PredictiveCheck) -> Figure:
+    """Each statistic of the replicated data as a histogram, and that of the observed data as a line."""
+    titles = [f"{name}: p = {p:.3f} ± {check.errors[name]:.3f}" for name, p in check.p_values.items()]
+    figure, panels = chart(titles, columns=2, size=(4.3, 2.9))
+    for axes, (name, values) in zip(panels, check.replicates.items(), strict=True):
+        axes.hist(values.ravel(), _edges(values), color=COLOURS[0], alpha=0.6, label="replicated")
+        axes.axvline(check.observed[name], color="k", lw=1.2, ls="--", label="observed")
+        axes.set(xlabel=name, yticks=[])
+        axes.spines["left"].set_visible(False)
+    panels[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def prior_functions(check: PriorCheck) -> Figure:
+    """What a prior says about functions; see `diagnostics.prior_check`."""
+    if check.entropy is not None:
+        figure, axes = _figure("How unsure functions from the prior are")
+        most = float(np.log(check.functions.shape[-1]))
+        axes.hist(check.entropy.ravel(), np.linspace(0, most, 30), color=COLOURS[0])
+        axes.axvline(most, color="k", lw=0.8, ls="--", label="all classes alike")
+        axes.set(xlabel="entropy (nats)", ylabel="functions and inputs")
+        axes.legend(frameon=False)
+        return figure
+    if check.x.shape[1:] != (1,):
+        figure, axes = _figure("Functions from the prior over all inputs, without and with noise")
+        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # of several outputs
+        functions, targets = check.functions[..., 0].ravel(), first.ravel()
+        low, high = np.quantile(targets, [0.005, 0.995])
+        edges = np.linspace(low, high, 60)
+        axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
+        axes.hist(functions, edges, density=True, color=COLOURS[0], alpha=0.6, label="f(x)")
+        axes.set(xlabel="value", ylabel="density")
+        axes.legend(frameon=False)
+        return figure
+    figure, axes = _figure("Functions from the prior: 90 % band and ten of them")
+    order = np.argsort(check.x[:, 0])
+    axes.fill_between(check.x[order, 0], *check.envelope[[0, 2]][:, order, 0], color=COLOURS[0], alpha=0.2, lw=0)
+    axes.plot(check.x[order, 0], check.functions[:10, order, 0].T, lw=0.8, color=COLOURS[0])
+    axes.set(xlabel="x", ylabel="f(x)")
+    return figure
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """Of some 20 bins; where values are counts or shares, each holds the same number of possible ones."""
+    lowest, span, gaps = values.min(), np.ptp(values), np.diff(np.unique(values))
+    step = gaps.min(initial=1.0)
+    if span > 200 * step:
+        return np.linspace(lowest, lowest + span, 21)
+    width = step * max(1.0, np.ceil(span / step / 20))
+    return np.arange(lowest - step / 2, lowest + span + width, width)
+
+
+def _figure(title: str) -> tuple[Figure, Any]:
+    figure, (axes,) = chart([title])
+    return figure, axes

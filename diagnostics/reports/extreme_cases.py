@@ -1,0 +1,110 @@
+"""Single test cases: those of which a prediction is most and least certain, and what happened."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import Split
+from inference.results.prediction import Classification, Prediction, Regression
+from inference.results.scores import in_data_units
+
+__all__ = ["Case", "cases"]
+
+_ALIKE = 1e-6  # uncertainties that differ by no more than this share don't differ
+_PIXELS = 96  # the width at which images are shown
+
+
+class Case(NamedTuple):
+    """One test case.
+
+    Attributes:
+        row: its number in the test data.
+        predicted: in words, such as "153 (90 %: 82 to 224)" or "class 3 with 0.98".
+        observed: in words.
+        epistemic: the share of the uncertainty that more data would remove.
+        right: whether the interval or the top class holds what was observed.
+        image: the input as a data URI, empty if it is no image.
+    """
+
+    row: int
+    predicted: str
+    observed: str
+    epistemic: float
+    right: bool
+    image: str
+
+
+def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case, ...], tuple[Case, ...]]:
+    """The test cases of the least and of the greatest predictive uncertainty, the most extreme first.
+
+    Uncertainty is the entropy of the label, or the variance of the target; for several targets per row, their sum. No
+    case is given if all are alike, as under a point estimate with one noise, or if the noise has no variance.
+
+    Args:
+        prediction: at the inputs of the test data.
+        test: a `Split` or `(x, y)`.
+        count: how many of each; fewer if there are fewer than twice as many.
+    """
+    split = test if isinstance(test, Split) else None
+    prediction, targets = in_data_units(prediction, split or test[1])
+    assert isinstance(prediction, Classification | Regression)
+    if not prediction.has_variance:
+        return (), ()
+    total, epistemic = prediction.total, prediction.epistemic
+    if total.ndim > 1:
+        total, epistemic = total.sum(axis=1), epistemic.sum(axis=1)
+    share = np.divide(epistemic, total, out=np.zeros_like(total), where=total > 0)
+    order = np.argsort(total, kind="stable")
+    count = min(count, len(order) // 2) if np.ptp(total) > _ALIKE * total.max() else 0
+    if not count:
+        return (), ()
+    tell = _label if isinstance(prediction, Classification) else _number
+
+    def chosen(rows: np.ndarray) -> tuple[Case, ...]:
+        told = tell(prediction.at(rows), targets[rows])
+        return tuple(
+            Case(int(row), predicted, observed, float(share[row]), right, image)
+            for row, (predicted, observed, right), image in zip(rows, told, _images(split, rows), strict=True)
+        )
+
+    return chosen(order[:count]), chosen(order[::-1][:count])
+
+
+def _label(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
+    tops = prediction.probs.argmax(axis=1)
+    return [
+        (f"class {top} with {probs[top]:.2f}", f"class {label}", bool(top == label))
+        for probs, top, label in zip(prediction.probs, tops, targets, strict=True)
+    ]
+
+
+def _number(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
+    found = []
+    for mean, low, high, target in zip(prediction.mean, *prediction.interval(0.9), targets, strict=True):
+        parts = zip(*map(np.atleast_1d, (mean, low, high)), strict=True)
+        words = "; ".join(f"{centre:.3g} (90 %: {lower:.3g} to {upper:.3g})" for centre, lower, upper in parts)
+        observed = "; ".join(f"{value:.3g}" for value in np.atleast_1d(target))
+        found.append((words, observed, bool(np.all((low <= target) & (target <= high)))))
+    return found
+
+
+def _images(split: Split | None, rows: np.ndarray) -> list[str]:
+    if split is None or split.picture is None:
+        return [""] * len(rows)
+    from matplotlib.image import imsave
+
+    found = []
+    for values in split.pictures(rows):
+        low, high = values.min(), values.max()
+        shades = (values - low) / (high - low) if high > low else np.zeros_like(values)
+        shades = shades[..., 0] if shades.shape[2:] == (1,) else shades
+        times = max(1, _PIXELS // shades.shape[0])
+        shades = shades.repeat(times, axis=0).repeat(times, axis=1)
+        buffer = io.BytesIO()
+        imsave(buffer, shades, cmap="gray_r", vmin=0, vmax=1, format="png")
+        found.append("data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode())
+    return found

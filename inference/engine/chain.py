@@ -1,0 +1,167 @@
+"""A chain on the host: where it is, what it has emitted so far, and how one more piece of it is run and taken in.
+
+A worker thread runs a piece and changes nothing; the main thread takes it in. Between two pieces a chain is whole and
+can be saved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from inference.engine import programs
+from inference.engine.kept_draws import Keeping
+from inference.engine.ledger import Ledger, Saved, Values
+from inference.methods import Emission, Method
+from inference.results.running_averages import Average
+from inference.target.density import Data, Position, Target
+
+__all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
+
+_PIECE_SECONDS = 0.25  # a piece's aim: short enough to stop and to show progress, long enough to cost nothing
+
+
+class Piece(NamedTuple):
+    """What a worker gives back: the next state, what its iterations have emitted, and how fast it went."""
+
+    state: Any
+    draws: Values
+    info: Values
+    iterations: int
+    pace: float
+
+
+@dataclass
+class Chain:
+    """One chain of a method.
+
+    Attributes:
+        number: of the chain.
+        device: where it runs.
+        data: of the target.
+        state: the method's.
+        last_key: for the method's conclusion.
+        average: of its predictions so far.
+        done: iterations so far.
+        gradients: evaluated so far.
+        stopped: why it stopped before its end, or nothing.
+    """
+
+    number: int
+    device: Any
+    data: Data
+    state: Any
+    last_key: jax.Array
+    average: Average | None
+    done: int = 0
+    gradients: float = 0.0
+    stopped: str = ""
+    _work: int = 1
+    _keeping: bool = False
+    _sums: dict[str, float] = field(default_factory=dict)
+
+    def saved(self) -> Saved:
+        """What of it outlives the process."""
+        return Saved((self.state, self.last_key, self.average), self.done, self.gradients, self.stopped)
+
+    def run(self, method: Method, advance: Callable[..., Any], most: int, latent: Iterable[str]) -> Piece:
+        """Run a piece of at most so many iterations.
+
+        Raises:
+            FloatingPointError: if what it emitted is not to be believed.
+        """
+        began = time.perf_counter()
+        work = np.int32(self._work)
+        done, worked, state, emission = jax.block_until_ready(advance(self.data, self.state, np.int32(most), work))
+        count = int(done)
+        draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
+        method.watch(info, self.done + count)
+        for name in latent if draws else ():
+            if not np.isfinite(draws[name]).all():
+                raise FloatingPointError(
+                    f"{method.name}: the site '{name}' was no longer finite between iterations {self.done} and "
+                    f"{self.done + count}"
+                )
+        return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
+
+    def go_on(self, piece: Piece) -> int:
+        """Go on from the end of a piece; the number of its first iteration."""
+        first = self.done
+        self.state, self.done = piece.state, self.done + piece.iterations
+        self._work = int(np.clip(piece.pace * _PIECE_SECONDS, 1, 2**30))
+        return first
+
+    def take(self, first: int, piece: Piece, method: Method, data: Data, ledger: Ledger, keeping: Keeping) -> str:
+        """Take in what a piece has emitted, of which this was the first iteration, and say how it goes."""
+        iterations = range(first, first + piece.iterations)
+        keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
+        kept = {name: values[keep] for name, values in piece.info.items()}
+        if keep.any():
+            draws = {name: values[keep] for name, values in piece.draws.items()}
+            sites, functions = keeping(draws)
+            ledger.add(self.number, sites, kept | functions)
+            self.average = keeping.averaged(self.average, draws)
+            if not self._keeping:
+                self._keeping, self._sums = True, {}  # what is shown of the warm-up is not of the draws
+        shown = kept if self._keeping else piece.info
+        for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
+            self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
+        self.gradients += method.gradients(piece.info, data)
+        stage = "" if self._keeping else "warming up"
+        status = method.status(shown, self._sums) if self._sums["count"] else ""
+        return ", ".join(words for words in (stage, status, method.under_way(piece.state)) if words)
+
+
+def begin_chains(
+    method: Method,
+    target: Target,
+    on_device: dict[Any, Data],
+    key: jax.Array,
+    starts: list[Position],
+    settings: Any,
+    ledger: Ledger,
+    keeping: Keeping,
+) -> tuple[list[Chain], Emission]:
+    """The chains, each at its start or where the ledger has it, and the shapes of what an iteration emits."""
+    program, first = method.program(), method.portion(next(iter(on_device.values())), 0)
+    begin = partial(programs.begin, program, target)
+    saved = ledger.restore(len(starts), partial(saved_shapes, method, target, first, starts[0], key, settings, keeping))
+    chains = []
+    for i, (each, device) in enumerate(zip(saved, itertools.cycle(on_device), strict=False)):
+        data = method.portion(on_device[device], i)
+        if each is None:
+            start = jax.device_put(starts[i], device)
+            state, last_key = begin(data, start, jax.random.fold_in(key, i), settings)
+            chains.append(Chain(i, device, data, state, last_key, None))
+        else:
+            state, last_key = jax.device_put(each.arrays[:2], device)
+            rest = each.arrays[2], each.done, each.gradients, each.stopped
+            chains.append(Chain(i, device, data, state, last_key, *rest))
+    draw, info = emission = programs.emission(program, target, first, chains[0].state)
+    example = _example(draw)
+    sites, functions = ({name: values[0] for name, values in group.items()} for group in keeping(example))
+    ledger.begin(len(starts), len(method.kept) or method.iterations, (sites, info | functions))
+    nothing = keeping.begin(example)
+    for chain in chains:
+        chain.average = chain.average or nothing
+    return chains, emission
+
+
+def saved_shapes(
+    method: Method, target: Target, data: Data, start: Any, key: Any, settings: Any, keeping: Keeping
+) -> tuple[Any, Any, Average | None]:
+    """The form of what is saved of a chain: its state, its last key and its average."""
+    (state, last_key), (draw, _) = programs.shapes(method.program(), target, data, start, key, settings)
+    return state, last_key, keeping.begin(_example(draw))
+
+
+def _example(draw: dict[str, Any]) -> Values:
+    """One draw of ones."""
+    return {name: np.ones((1, *leaf.shape), leaf.dtype) for name, leaf in draw.items()}

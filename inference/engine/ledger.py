@@ -1,0 +1,96 @@
+"""Where the chains of a stage put what they emit: in memory here, on disk in `inference.disk.journal`.
+
+The driver tells its ledger of every piece of a chain that has ended, and asks it now and then to save where the chains
+are. What is in a ledger is independent of how the chains were cut into pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Ledger", "Saved", "Values", "cut"]
+
+Values = dict[str, np.ndarray]
+
+
+class Saved(NamedTuple):
+    """A chain between two pieces.
+
+    Attributes:
+        arrays: a tree of arrays: all that going on needs.
+        done: iterations so far.
+        gradients: evaluated so far.
+        stopped: why it stopped before its end, or nothing.
+    """
+
+    arrays: Any
+    done: int
+    gradients: float
+    stopped: str
+
+
+class Ledger:
+    """What the chains of a stage have emitted, in memory.
+
+    Attributes:
+        durable: whether it outlives the process.
+        compile_seconds: spent by earlier processes.
+        run_seconds: likewise.
+        ended: why the stage ended, if it did so in an earlier process.
+        size: bytes that all draws will take on disk.
+    """
+
+    durable = False
+    compile_seconds = run_seconds = 0.0
+    ended = ""
+    size = 0
+
+    def __init__(self) -> None:
+        self._groups: tuple[Values, Values] = {}, {}
+        self._counts: list[int] = []
+
+    def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
+        """Each chain as it was saved, its arrays in the form of the template; None where it has to begin."""
+        return [None] * chains
+
+    def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
+        """Make room for so many chains of at most so many draws like this one; what is not used takes no memory."""
+        self._counts = [0] * chains
+        for group, leaves in zip(self._groups, emission, strict=True):
+            group |= {name: np.empty((chains, length, *leaf.shape), leaf.dtype) for name, leaf in leaves.items()}
+
+    def add(self, chain: int, draws: Values, scalars: Values) -> None:
+        """The next draws of a chain, with their scalars."""
+        first = self._counts[chain]
+        self._counts[chain] += len(next(iter(scalars.values())))
+        for group, values in zip(self._groups, (draws, scalars), strict=True):
+            for name, each in values.items():
+                group[name][chain, first : self._counts[chain]] = each
+
+    def due(self) -> bool:
+        """Whether it is time to save."""
+        return False
+
+    def save(self, chains: Sequence[Saved], compile_seconds: float, run_seconds: float, ended: str) -> None:
+        """Make all that was added, and the chains as they are now, outlive the process; nothing in memory."""
+
+    def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
+        """Draws and scalars of some chains, (chain, draw, ...), cut to the shortest, or to so many."""
+        count = min((self._counts[chain] for chain in chains), default=0)
+        count = count if most is None else min(count, most)
+        draws, scalars = (
+            {name: cut(values, chains, count) for name, values in group.items()} for group in self._groups
+        )
+        return draws, scalars
+
+    def close(self) -> None:
+        """No more will be added."""
+
+
+def cut(values: np.ndarray, chains: Sequence[int], count: int) -> np.ndarray:
+    """The first draws of some chains, without a copy if it is all of them."""
+    every = list(chains) == list(range(len(values)))
+    return values[:, :count] if every else values[list(chains), :count]

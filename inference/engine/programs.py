@@ -1,0 +1,130 @@
+"""The compiled programs that every method shares: functions of (frozen method and target, shapes), compiled once.
+
+Data, keys, states and numbers of iterations are arguments; nothing is closed over. So a second run with the same shapes
+compiles nothing, and a piece of any length is the same program. A program that runs once per chain is compiled in a
+hurry: what the optimiser would take is more than the program does.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from inference.host.compiling import in_a_hurry
+from inference.methods import Emission, Method
+from inference.target.density import Data, Position, Target
+
+__all__ = [
+    "advance",
+    "begin",
+    "capacity",
+    "conclude",
+    "conclusions",
+    "emission",
+    "empty_buffers",
+    "find_start",
+    "shapes",
+]
+
+_PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
+_PIECE_ITERATIONS = 4096
+
+
+@in_a_hurry(static_argnames=("target", "how", "held"))
+def find_start(
+    target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...]
+) -> tuple[Position, jax.Array]:
+    """A random position, and whether its density is finite."""
+    return target.start(key, data, how, held)
+
+
+@in_a_hurry(static_argnames=("method", "target"))
+def begin(
+    method: Method, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
+) -> tuple[Any, jax.Array]:
+    """A chain's first state, and the key for its conclusion."""
+    method_key, last_key = jax.random.split(key)
+    return method.init(target, data, position, method_key, settings), last_key
+
+
+@partial(jax.jit, static_argnames=("method", "target"))
+def advance(
+    method: Method, target: Target, data: Data, buffers: Emission, state: Any, count: jax.Array, work: jax.Array
+) -> tuple[jax.Array, jax.Array, Any, Emission]:
+    """Up to `count` iterations and `work` units of work; how many of each were made, and what the iterations emitted.
+
+    What they emit fills the first places of the buffers; see `empty_buffers`.
+    """
+
+    def unfinished(carry: tuple[jax.Array, jax.Array, Any, Any]) -> jax.Array:
+        done, worked, _, _ = carry
+        return (done < count) & (worked < work)
+
+    def body(carry: tuple[jax.Array, jax.Array, Any, Any]) -> tuple[jax.Array, jax.Array, Any, Any]:
+        done, worked, state, buffers = carry
+        step = method.step(target, data, state, work - worked)
+        buffers = jax.tree.map(partial(_write, done), buffers, step.emission)
+        return done + jnp.int32(step.complete), worked + jnp.int32(step.work), step.state, buffers
+
+    return lax.while_loop(unfinished, body, (jnp.int32(0), jnp.int32(0), state, buffers))
+
+
+def empty_buffers(emission: Emission, capacity: int, device: Any) -> Emission:
+    """Buffers on a device for what so many iterations emit."""
+    with jax.enable_x64(True):  # a float32 program may emit float64
+        return jax.tree.map(
+            lambda leaf: jax.device_put(np.zeros((capacity, *leaf.shape), leaf.dtype), device), emission
+        )
+
+
+def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
+    with jax.enable_x64(leaf.dtype.itemsize == 8):
+        return buffer.at[place].set(leaf)
+
+
+@partial(jax.jit, static_argnames=("method", "target"))
+def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
+    """What a method makes of a chain's last state, and that state when it is finished."""
+    state = method.finish(target, data, state)
+    return method.conclude(target, data, state, key), state
+
+
+def conclusions(
+    method: Method, target: Target, ends: list[tuple[Any, Any, jax.Array]]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Any]]:
+    """Draws and scalars, (chain, draw, ...), and finished states, of the chains' data, last states and keys."""
+    emissions, states = zip(*(conclude(method, target, *end) for end in ends), strict=True)
+    emissions = jax.device_get(emissions)
+    draws, statistics = (
+        {name: np.stack([emission[i][name] for emission in emissions]) for name in emissions[0][i]} for i in (0, 1)
+    )
+    return draws, statistics, list(states)
+
+
+def emission(program: Method, target: Target, data: Data, state: Any) -> Emission:
+    """The shapes of what one iteration emits; nothing is computed."""
+    return jax.eval_shape(partial(program.step, target), data, state, np.int32(1)).emission
+
+
+def shapes(
+    program: Method, target: Target, data: Data, position: Any, key: Any, settings: Any
+) -> tuple[tuple[Any, Any], Emission]:
+    """The shapes of a chain's first state and last key, and of what one iteration emits; nothing is computed."""
+
+    def both(data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
+        method_key, last_key = jax.random.split(key)
+        state = program.init(target, data, position, method_key, settings)
+        return (state, last_key), program.step(target, data, state, jnp.int32(1)).emission
+
+    return jax.eval_shape(both, data, position, key, settings)
+
+
+def capacity(emission: Emission) -> int:
+    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are asked."""
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
+    return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))

@@ -1,0 +1,6 @@
+"""The process a run lives in: compiling and tracing, memory and cores, seeds, signals, the lazy import of ArviZ.
+
+Knows nothing of models or methods; every other room may import it.
+"""
+
+__all__: list[str] = []

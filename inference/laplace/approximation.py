@@ -1,0 +1,300 @@
+r"""Laplace's approximation: a normal around the mode, with the curvature there as its precision.
+
+    q(u) = N(u; u*, P^-1),    u* = argmax log density,    P = G / T + H
+
+in unconstrained coordinates u, over all of them ("full"), each alone ("diagonal"), or those of a network's last layer
+and its noise ("last_layer", the others stay at u*). G is the Gauss-Newton matrix of the log-likelihood and H the
+Hessian of minus the log prior and log-Jacobian, see `inference.laplace.gauss_newton`; under `tempering="posterior"` T
+divides the prior's part of H as well. On a linear model with known noise q is the posterior.
+
+u* is where the optimiser and then Newton's steps have ended, see `inference.laplace.mode`; with "diagonal" there are
+none, as its P is not the curvature along their way.
+
+Predictions are linearised, f(x, u*) + J (u - u*), because Gauss-Newton is the curvature of that model: its posterior is
+q, while weights drawn from q and put into the network itself underfit (Immer et al. 2021). `linearised=False` does so.
+
+With `hyperparameters="evidence"` the scale of the prior, and of the noise where it is inferred, are chosen by the
+evidence, see `inference.laplace.evidence`. With "given" the mode of a flexible network with inferred noise overfits: it
+takes the noise below what is left when the weights' own uncertainty is counted. So the evidence is the default there.
+
+The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of the network with the full structure alone.
+"diagonal" takes each weight's volume as if all others were known, which is less than there is: its evidence falls with
+every weight that is correlated with another, and is highest for a network that has none to speak of. "last_layer" is
+the evidence of a linear model of fixed features, and says nothing about the weights behind them.
+
+Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q: 1,000 draws
+are 1,000 passes over the data, after the progress bar has come to its end.
+
+Reference: Immer et al. 2021, https://arxiv.org/abs/2008.08400.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions import Laplace as DoubleExponential
+
+from inference.host.machine import available_memory
+from inference.laplace.evidence import Scales, has_scales, scaled_by_evidence
+from inference.laplace.gauss_newton import residuals
+from inference.laplace.mode import Mode, Modes, Surface
+from inference.methods import Emission, Step
+from inference.optimisation.optimiser import Minibatch, Optimisation, OptimisationState
+from inference.target.density import Data, Position, Target, latent_sites
+from inference.variational.closed_forms import single
+from models import Network
+from models.validation import one_of, positive_integer
+
+__all__ = ["Laplace"]
+
+_STRUCTURES = ("full", "diagonal", "last_layer")
+_WAYS = ("given", "evidence")
+# By the evidence: how often, and between which shares of the steps. Early, because a network that has taken the noise
+# to where all its weights seem determined stays there.
+_UPDATES, _FIRST, _LAST = 44, 0.02, 0.9
+_COPIES = 3  # of a full matrix: the curvature, its factor, and one to work on; of the draws: one is being moved
+_FAR = 0.5  # of the decrement, in standard deviations: predictions would be off by as much of their own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace(Optimisation):
+    """A normal around the mode of the posterior in unconstrained coordinates.
+
+    Defaults: 3,000 steps of the full batch to the mode, the full curvature, then 1,000 draws.
+
+    Attributes:
+        structure: of the precision: "full", "diagonal", or "last_layer", full over the last layer of a network and its
+            noise.
+        draws: taken from the normal.
+        linearised: predict with the network linearised at the mode; None is True for networks and False for any other
+            model, which can't be.
+        hyperparameters: "given" by the model, or chosen by the "evidence", which never ends below that of the given
+            ones: the standard deviations of the normal priors
+            of the weights in `structure` are multiplied by one factor, `posterior.guide["prior_scale_factor"]`, and
+            inferred noise is corrected for the weights that were fitted. For structure="full": the others' evidence
+            is not that of the network. None is "evidence" for the full structure of a network with inferred noise and
+            normal priors around 0, at temperature 1 and without `patience`; else "given".
+    """
+
+    name: ClassVar[str] = "laplace"
+    kind: ClassVar[str] = "guide"
+    side_by_side: ClassVar[bool] = False
+
+    structure: str = "full"
+    draws: int = 1000
+    linearised: bool | None = None
+    hyperparameters: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("laplace: structure", self.structure, _STRUCTURES)
+        positive_integer("laplace: draws", self.draws)
+        if self.hyperparameters is not None:
+            one_of("laplace: hyperparameters", self.hyperparameters, _WAYS)
+        if not isinstance(self.linearised, bool | None):
+            raise TypeError(f"laplace: linearised must be True, False or None, got {self.linearised!r}")
+        if self.patience is not None and self.hyperparameters == "evidence":
+            raise ValueError(
+                f'laplace: patience={self.patience} would stop before hyperparameters="evidence" has made its updates, '
+                "which are spread over all steps; leave patience out, or take fewer steps"
+            )
+
+    @property
+    def _exact(self) -> bool:
+        return self.batch_size is None
+
+    @property
+    def _evaluations(self) -> int:
+        return 2 if self.hyperparameters == "evidence" else 1
+
+    def resolved(self, target: Target, data: Data) -> Laplace:
+        """With the hyperparameters that suit the model, if they are left open."""
+        if self.hyperparameters is not None:
+            return self
+        suits = self.structure == "full" and self.patience is None and data.temperature == 1
+        way = "evidence" if suits and has_scales(target, data) else "given"
+        return replace(self, hyperparameters=way)
+
+    def program(self) -> Laplace:
+        """What is drawn in the end does not shape the steps; the structure only if the prior follows from it."""
+        structure = self.structure if self.hyperparameters == "evidence" else "diagonal"
+        return replace(self, draws=1, linearised=None, structure=structure)
+
+    def check(self, target: Target, data: Data) -> None:
+        """The matrix must fit into memory, and the information of the observations must be known."""
+        super().check(target, data)
+        network = isinstance(target.model, Network)
+        if not network and (self.structure == "last_layer" or self.linearised):
+            option = 'structure="last_layer"' if self.structure == "last_layer" else "linearised=True"
+            raise ValueError(f"laplace: {option} needs a network of models; leave it out for your own NumPyro model")
+        position = target.position(data)
+        jax.eval_shape(lambda position: residuals(target, position, data), position)
+        self._check_size(target, data, position)
+        chosen, _ = self._surface(target, data).parts(position)
+        if self.hyperparameters == "evidence":
+            if data.temperature != 1:
+                raise ValueError(
+                    'laplace: hyperparameters="evidence" needs temperature=1: a tempered posterior has no evidence'
+                )
+            scaled_by_evidence(target, data, chosen)
+        if network:
+            self._check_kinks(target, data, chosen)
+
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
+        """An evidence that is not that of the network."""
+        if self.hyperparameters != "evidence" or self.structure == "full":
+            return ()
+        why = (
+            "takes each weight's volume as if all others were known, and prefers a prior that leaves none to speak of"
+            if self.structure == "diagonal"
+            else "is that of the last layer alone, with the features as they are"
+        )
+        return (
+            f'laplace: the evidence with structure="{self.structure}" {why}; compare the predictions with those of '
+            'hyperparameters="given", or use structure="full"',
+        )
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode | Modes:
+        """The start, with the prior as given; twice, if the evidence may choose another."""
+        mode = Mode(position, Scales.as_given(position))
+        return Modes(mode, mode) if self.hyperparameters == "evidence" else mode
+
+    def objective(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Mode | Modes, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Minus the log density of the unconstrained position, or of both; shown is that of the one found."""
+
+        def loss(mode: Mode) -> jax.Array:
+            terms = target.estimate(mode.position, data, batch.rows)
+            change = self._surface(target, data).change(mode, noise=True)
+            return -target.tempered(terms, data) - terms.log_jacobian - change
+
+        if isinstance(parameters, Mode):
+            return loss(parameters), {}
+        found = loss(parameters.found)
+        return loss(parameters.given) + found, {"loss": found}
+
+    def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
+        """One step towards the mode and, now and then, one of the hyperparameters."""
+        step = super().step(target, data, state, limit)
+        if self.hyperparameters != "evidence":
+            return step
+        every = max(round((_LAST - _FIRST) * self.steps / _UPDATES), 1)
+        since = step.state.iteration - round(_FIRST * self.steps)
+        due = (since >= 0) & (since % every == 0) & (since < _UPDATES * every)
+        surface, modes = self._surface(target, data), step.state.parameters
+        found = lax.cond(due, surface.with_evidence, lambda mode: mode, modes.found)
+        return step._replace(state=step.state._replace(parameters=modes._replace(found=found)))
+
+    def finish(self, target: Target, data: Data, state: OptimisationState) -> OptimisationState:
+        """Newton's steps from where the optimiser ended and, of two modes, the one with the higher evidence."""
+        surface, parameters = self._surface(target, data), state.parameters
+        if self.structure == "diagonal":
+            return state._replace(parameters=parameters.found if isinstance(parameters, Modes) else parameters)
+        mode = surface.best(parameters) if isinstance(parameters, Modes) else surface.climbed(parameters)
+        return state._replace(parameters=mode)
+
+    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+        """Independent draws, with both log densities, the log evidence (NaN if tempered) and Newton's decrement."""
+        surface, mode = self._surface(target, data), state.parameters
+        chosen, rest = surface.parts(mode.position)
+        flat, unravel = ravel_pytree(chosen)
+        evidence, factor = surface.log_evidence(mode)
+        with jax.enable_x64(True):
+            log_volume = 0.5 * flat.size * math.log(2 * math.pi) - factor.half_log_determinant
+            log_volume, evidence = log_volume.astype(flat.dtype), evidence.astype(flat.dtype)
+        decrement = jnp.linalg.norm(factor.whitened(surface.gradient(mode)))
+
+        def one(key: jax.Array) -> Emission:
+            noise = jax.random.normal(key, flat.shape, flat.dtype)
+            position = unravel(flat + factor.spread(noise)) | rest
+            change = surface.change(mode._replace(position=position), noise=False)
+            statistics = {
+                "lp": target.log_density(position, data) + change,
+                "log_evidence": jnp.where(data.temperature == 1, evidence, jnp.nan),
+                "newton_decrement": decrement,
+            }
+            if not rest:
+                statistics["guide_log_density"] = -log_volume - 0.5 * jnp.sum(jnp.square(noise))
+            return target.constrain(position, data), statistics
+
+        return lax.map(one, jax.random.split(key, self.draws))
+
+    def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
+        """The mode, and the factor of the prior's standard deviations."""
+        mode = jax.device_get(state.parameters)
+        found = {f"{name}.mean": np.asarray(value) for name, value in mode.position.items()}
+        factor = {"prior_scale_factor": np.exp(-0.5 * mode.scales.log_factor)}
+        return found | (factor if self.hyperparameters == "evidence" else {})
+
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """A curvature that no normal has, or a mode that was not reached.
+
+        Raises:
+            FloatingPointError: if the precision is not positive definite.
+        """
+        decrement = float(statistics["newton_decrement"].max())
+        if not math.isfinite(decrement):
+            raise FloatingPointError(
+                f'laplace: the curvature at the mode is not positive definite with structure="{self.structure}": some '
+                "weights, or combinations of them, are determined neither by the data nor by the prior; use a normal "
+                "prior of about the size of the weights, a smaller network, or more steps"
+            )
+        if decrement <= _FAR:
+            return ()
+        away = f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached"
+        if _has_kinks(target.model):
+            return (
+                f"{away}: with activation='relu' the density has kinks, and a mode that sits on one has no normal "
+                "around it, however many steps are taken; use activation='tanh' or 'silu'",
+            )
+        return (f"{away}; take more steps or a larger learning_rate, or standardise the data",)
+
+    def _surface(self, target: Target, data: Data) -> Surface:
+        return Surface(target, data, self.structure, self.hyperparameters == "evidence")
+
+    def _check_kinks(self, target: Target, data: Data, chosen: Position) -> None:
+        """A double exponential prior does without a unit by taking its weights to 0, where nothing bends the others."""
+        assert isinstance(target.model, Network)
+        if len({site.layer for site in target.model.sites(data.arrays[0])}) == 1:
+            return
+        sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
+        for name in chosen:
+            if isinstance(single(sites[name]["fn"]), DoubleExponential):
+                raise ValueError(
+                    f"laplace: '{name}' has a double exponential prior, which has no curvature: where the mode does "
+                    "without a unit, nothing determines its other weights, and there is no normal around it; use "
+                    'prior=models.Normal(...), or method="svi"'
+                )
+
+    def _check_size(self, target: Target, data: Data, position: Position) -> None:
+        memory = available_memory()
+        chosen, _ = self._surface(target, data).parts(position)
+        weights, every = (sum(math.prod(value.shape) for value in part.values()) for part in (chosen, position))
+        size = 8 * weights**2
+        if self.structure != "diagonal" and _COPIES * size > memory / 2:
+            smaller = 'structure="diagonal"' if self.structure == "last_layer" else '"last_layer" or "diagonal"'
+            raise ValueError(
+                f'laplace: structure="{self.structure}" over {weights:,} weights is a matrix of {size / 1e9:,.1f} GB, '
+                f"of which {_COPIES} are needed; this machine has {memory / 1e9:,.1f} GB in all; use {smaller}"
+            )
+        size = self.draws * every * next(iter(position.values())).dtype.itemsize
+        if _COPIES * size > memory / 2:
+            raise ValueError(
+                f"laplace: {self.draws:,} draws of {every:,} weights are {size / 1e9:,.1f} GB, of which {_COPIES} "
+                f"copies are needed; this machine has {memory / 1e9:,.1f} GB in all; take fewer draws"
+            )
+
+
+def _has_kinks(model: Any) -> bool:
+    return isinstance(model, Network) and getattr(model.architecture, "activation", None) == "relu"

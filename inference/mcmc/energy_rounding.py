@@ -1,0 +1,54 @@
+r"""How much of an energy is rounding.
+
+A Metropolis step compares two energies, and noise in them is noise in what is accepted: a float32 number of 10^7 has
+steps of 1. The noise is measured where a chain is, by what a millionth of the way makes of the log density f, beside
+what its gradient g says:
+
+    | f(u') - f(u) - g . (u' - u) | / sqrt(2),    u' = (1 + 2^-20) u
+
+The next term of the series is of the order 10^-12, so what is left is the rounding of two values of f. A large constant
+in f makes its steps coarse without any noise from point to point, so the size of a step is added.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.target.density import Position
+
+__all__ = ["energy_noise", "stretched", "too_noisy"]
+
+_BEARABLE = 0.05  # nats: acceptance changes by 5 % at most
+_STRETCH = 2.0**-20
+
+
+def stretched(position: Position) -> Position:
+    """A position that is a millionth longer."""
+    return jax.tree.map(lambda leaf: leaf * (1 + _STRETCH), position)
+
+
+def energy_noise(position: Position, gradient: Position, value: jax.Array, stretched_value: jax.Array) -> jax.Array:
+    """The rounding in a log density, by its gradient and value at a position and its value at the stretched one."""
+    slopes = jax.tree.map(lambda new, old, g: jnp.sum((new - old) * g), stretched(position), position, gradient)
+    expected = jnp.sum(jnp.stack(jax.tree.leaves(slopes)))
+    with jax.enable_x64(value.dtype.itemsize == 8):  # energies may be float64 beside a float32 gradient
+        difference = (stretched_value - value).astype(expected.dtype)
+    return jnp.abs(difference - expected) / math.sqrt(2)
+
+
+def too_noisy(name: str, noise: np.ndarray, log_density: np.ndarray, remedy: str) -> tuple[str, ...]:
+    """What to say about the energies of a run, by their noise and their values: nothing, if it is bearable."""
+    values = log_density.astype(np.float64)
+    narrow = values.astype(np.float32)
+    steps = np.spacing(np.abs(narrow if (values == narrow).all() else values).max())  # float32 may hide in float64
+    size = float(np.sqrt(np.mean(noise.astype(np.float64) ** 2) + steps**2 / 12))  # evenly spread over a step
+    if size <= _BEARABLE:
+        return ()
+    return (
+        f"{name}: rounding moves the energies by {size:.2g} nat, above {_BEARABLE}, so acceptance is partly chance, "
+        f"and a smaller step does not help; {remedy}",
+    )

@@ -1,0 +1,271 @@
+r"""HMC: full-batch Hamiltonian Monte Carlo with a fixed trajectory length (Neal 2011; Izmailov et al. 2021).
+
+Draws come from exp(log density) of `inference.target.density`. A position u gets a momentum p ~ N(0, I), and both move
+along the Hamiltonian H(u, p) = -log density(u) + |p|^2 / 2 by the leapfrog integrator, in coordinates scaled by s:
+
+    p <- p + e/2 s g(u),    then L times    u <- u + e s p,   p <- p + e s g(u),    then    p <- p - e/2 s g(u)
+
+with g the gradient of the log density and e the step size; the last half step takes back what the last of the L kicks
+was too long. The end is accepted with probability min(1, exp(H - H')), in warm-up too, and else the draw is repeated.
+
+The trajectory length is pi/2 in coordinates whitened by the prior's standard deviation (a quarter of the period of the
+prior, which brings its draws to independence), or what is given: L = ceil(length / step size), and the step that is
+used is length / L. The scales s are the prior's standard deviations in unconstrained space, divided by their median a.
+Where all are the same, s = 1, and lengths and steps are those of the plain coordinates: the length is pi a / 2. With
+`tempering="posterior"` the prior is sqrt(T) wider, and so are a and that length. A flat prior has s = 1.
+
+A fixed length turns a direction in which the posterior is nearly normal by a fixed angle, and near a multiple of pi a
+draw is the one before, or its mirror image: the noise of a regression is such a direction, whose angle the number of
+rows sets. So each trajectory's length is multiplied by a number from 1 - `jitter` to 1 + `jitter` (Neal 2011, 3.2).
+
+A pilot chain finds a first step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains. Each goes on
+to adapt its own in its warm-up, because it may be in a narrower place than the pilot was. Where the step size is given,
+a refusal in warm-up halves the next trajectory's step and length instead, and an acceptance takes one halving back.
+Chains are the same in any company. Both energies are computed in float64, also on a float32 trajectory, and the sums
+over its steps are compensated (Kahan), so that neither large data nor long trajectories drown the energy error in
+rounding.
+
+References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, https://arxiv.org/abs/1111.4246.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtr
+
+from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
+from inference.mcmc.hmc_adaptation import Adaptation, Settings
+from inference.mcmc.leapfrog import Path, kinetic, land, launch, leapfrog
+from inference.mcmc.trajectory_sampler import TrajectorySampler
+from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.prior_scales import relative_scales
+from models.validation import fraction, one_of, positive_integer, positive_number
+
+__all__ = ["HMC", "HMCState"]
+
+_DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
+_ADAPTING_STEPS = 2000  # of a trajectory while the step is sought: enough to see the energy error, and no runaway
+_STUCK = 0.1  # acceptance below which a chain hardly moves
+_NOISE_EVERY = 16  # iterations: a float64 evaluation now and then costs nothing
+_MOST_STEPS = 2**30  # what a counter holds
+_ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
+
+
+class HMCState(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+        position: where the chain is.
+        gradient: of the log density there.
+        log_density: there, in float64.
+        path: the trajectory under way, if it has steps left.
+        halvings: of a given step and its length in warm-up: one more after a refusal, one less after an acceptance.
+        adaptation: the step size and the scales, and how the pilot finds them.
+        noise: of the energies, as it was last measured.
+        iteration: how many trajectories have ended.
+        key: the chain's key; each iteration folds its number in.
+    """
+
+    position: Position
+    gradient: Position
+    log_density: jax.Array
+    path: Path
+    halvings: jax.Array
+    adaptation: Adaptation
+    noise: jax.Array
+    iteration: jax.Array
+    key: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class HMC(TrajectorySampler):
+    """Hamiltonian Monte Carlo with a fixed trajectory length.
+
+    Defaults: 4 chains of 500 draws after 100 warm-up iterations, each from its own member of a short ensemble.
+
+    Attributes:
+        trajectory_length: "prior", pi/2 in coordinates whitened by the prior, or a number: see above.
+        step_size: of the leapfrog integrator; None lets a pilot and the warm-up of each chain find it, a number fixes
+            it.
+        target_acceptance: what they aim at, above 0 and below 1.
+        tuning: iterations of the pilot.
+        jitter: each length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter; 0 lets directions in
+            which the posterior is nearly normal return to where they began.
+        mass: "prior" scales coordinates by the prior; "diagonal" by the pilot's draws, which need `tuning` of several
+            hundred. A network's units can trade places, so one chain's scales may not be another's.
+    """
+
+    name: ClassVar[str] = "hmc"
+
+    warmup: int = 100
+    trajectory_length: str | float = "prior"
+    step_size: float | None = None
+    target_acceptance: float = 0.9
+    tuning: int = 100
+    jitter: float = 0.2
+    mass: str = "prior"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.trajectory_length, str):
+            if self.trajectory_length != "prior":
+                raise ValueError(
+                    f"hmc: trajectory_length must be 'prior' or a number above 0, got {self.trajectory_length!r}"
+                )
+        else:
+            positive_number("hmc: trajectory_length", self.trajectory_length)
+        if self.step_size is not None:
+            positive_number("hmc: step_size", self.step_size)
+        fraction("hmc: target_acceptance", self.target_acceptance)
+        positive_integer("hmc: tuning", self.tuning, least=10)
+        if isinstance(self.jitter, bool) or not isinstance(self.jitter, int | float):
+            raise TypeError(f"hmc: jitter must be a number from 0 to below 1, got {type(self.jitter).__name__}")
+        if not 0 <= self.jitter < 1:
+            raise ValueError(f"hmc: jitter must be from 0 to below 1, got {self.jitter!r}")
+        one_of("hmc: mass", self.mass, ("prior", "diagonal"))
+
+    def program(self) -> HMC:
+        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
+        return replace(
+            self, chains=1, draws=1, warmup=0, thin=1, tuning=10, start=None, until=None, keep="all",
+            trajectory_length="prior", step_size=None,
+        )  # fmt: skip
+
+    def settings(self, target: Target, data: Data) -> Settings:
+        """Scales, length and the first step size, from the prior."""
+        scale, unit = relative_scales(target, data, self.precision)
+        if unit is None and self.trajectory_length == "prior":
+            raise ValueError(
+                "hmc: trajectory_length='prior' needs a prior that is not flat everywhere; give trajectory_length a "
+                "number in the units of the weights"
+            )
+        unit = unit or 1.0
+        length = 0.5 * math.pi * unit if self.trajectory_length == "prior" else float(self.trajectory_length)
+        settings = Settings.of(scale, unit, length, self.step_size, self.tuning, self.mass)
+        return settings if self.pilot() else settings.of_chains(self.warmup, self.step_size)
+
+    def pilot(self) -> HMC | None:
+        """One chain that finds the step size, unless it is given and no mass is asked for."""
+        if self.step_size is not None and self.mass == "prior":
+            return None
+        return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, until=None, keep="all")
+
+    def tuned(self, settings: Settings, state: HMCState) -> Settings:
+        """What the pilot found."""
+        return settings.found(state.adaptation, self.step_size).of_chains(self.warmup, self.step_size)
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
+        """At rest at a position."""
+        gradient = jax.grad(target.log_density)(position, data)
+        rest = jax.tree.map(jnp.zeros_like, position)
+        step_size = jnp.asarray(settings.step_size)
+        path = launch(position, gradient, rest, settings.scale, step_size, jnp.int32(0), jnp.zeros_like(step_size))
+        adaptation = Adaptation.begin(settings, position, self.mass)
+        log_density = target.exact_log_density(position, data)
+        noise = jnp.zeros((), settings.step_size.dtype)
+        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
+
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Energies with too much rounding in them, and chains that hardly move."""
+        remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
+        found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
+        accepted = statistics["acceptance_rate"].mean(axis=1)
+        stuck = [str(chain) for chain, rate in zip(chains, accepted, strict=True) if rate < _STUCK]
+        if stuck:
+            found += (
+                f"hmc: chain{'s' * (len(stuck) > 1)} {', '.join(stuck)} accepted less than {_STUCK:.0%} of "
+                "the proposals: they are in a narrower part of the posterior than the step was tuned for; use a larger "
+                "target_acceptance or a smaller step_size, or another start",
+            )
+        return found
+
+    def _launch(self, state: HMCState) -> Path:
+        """Draw what the iteration needs, a momentum and two uniform numbers, and make the first half kick."""
+        zero = jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        momentum, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
+        settings = state.adaptation.settings
+        length = settings.length
+        if self.jitter:
+            length = length * (1 + self.jitter * (2 * for_length - 1))
+        count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
+        step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
+        steps = jnp.minimum(count, jnp.where(settings.adapts(state.iteration), _ADAPTING_STEPS, _MOST_STEPS)).astype(
+            jnp.int32
+        )
+        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
+
+    def _move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
+        """One leapfrog step."""
+        return leapfrog(target, data, state.adaptation.settings.scale, path)
+
+    def _arrive(
+        self, target: Target, data: Data, state: HMCState, complete: jax.Array
+    ) -> tuple[HMCState, dict[str, jax.Array]]:
+        """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
+        path, settings = state.path, state.adaptation.settings
+        momentum = land(path, settings.scale)
+        measure = complete & (state.iteration % _NOISE_EVERY == 0)
+        new_log_density, nearby = self._exact(target, data, (path.position, stretched(state.position)), 1 + measure)
+        noise = energy_noise(state.position, state.gradient, state.log_density, nearby)
+        noise = jnp.where(measure, noise, state.noise)
+        with jax.enable_x64(True):
+            energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
+            error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            accepted = complete & (path.uniform < probability)
+            log_density = jnp.where(accepted, new_log_density, state.log_density)
+            statistics = {
+                "acceptance_rate": probability,
+                "accepted": accepted,
+                "diverging": error > _DIVERGENT,
+                "energy": jnp.where(accepted, new_energy, energy),
+                "energy_error": error,
+                "lp": log_density,
+                "n_steps": path.steps,
+                "step_size": path.step_size,
+            }
+        position, gradient = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old),
+            (path.position, path.gradient),
+            (state.position, state.gradient),
+        )
+        statistics["energy_noise"] = noise
+        adaptation = lax.cond(
+            complete & settings.adapts(state.iteration),
+            lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
+            lambda: state.adaptation,
+        )
+        iteration = state.iteration + complete.astype(jnp.int32)
+        halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
+        halvings = jnp.where((iteration < settings.warmup) & ~settings.seeking, halvings, 0)
+        state = HMCState(position, gradient, log_density, path, halvings, adaptation, noise, iteration, state.key)
+        return state, statistics
+
+    def _exact(
+        self, target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """The log density in float64 at the first `count` of some positions, by one loop that compiles it once."""
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+
+        def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
+            value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
+            with jax.enable_x64(True):
+                return values.at[i].set(value)
+
+        with jax.enable_x64(True):
+            nothing = jnp.zeros(len(positions), jnp.float64)
+        values = lax.fori_loop(0, count, evaluate, nothing)
+        with jax.enable_x64(True):
+            return tuple(values)

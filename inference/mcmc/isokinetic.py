@@ -1,0 +1,125 @@
+r"""The isokinetic integrator: a position moves at constant speed, and the gradient turns its direction.
+
+With position x, direction u of length 1, d coordinates and the gradient g of the log density, microcanonical dynamics
+are (Robnik et al. 2023; Ver Steeg & Galstyan 2021), in coordinates scaled by s,
+
+    dx/dt = s u,    du/dt = (I - u u^T) s g(x) / (d - 1)
+
+McLachlan's integrator splits a step of size e into kicks of u at a fixed x, whose flow is known, and drifts of x:
+
+    kick b e,  x <- x + e/2 s u,  kick (1 - 2 b) e,  x <- x + e/2 s u,  kick b e,    b = 0.1931833...
+
+A kick by h, with n = s g / |s g|, a = n . u, delta = h |s g| / (d - 1) and z = exp(-delta), is
+
+    u <- (2 z u + ((1 - z^2) + a (1 - z)^2) n) / ((1 + a) + (1 - a) z^2)
+    K <- K + (d - 1) log(cosh(delta) + a sinh(delta)) = K + (d - 1) (delta + log1p((1 - a) (z^2 - 1) / 2))
+
+The kinetic energy K grows by as much as the flow contracts the logarithm of a volume of positions and directions.
+K - log density is constant along exact dynamics, and its change over steps is their error. A step is reversible: from
+its end with -u it leads back, and the change is minus what it was.
+
+BlackJAX computes the same with the scalars in the precision of the position. In float32 the terms of its (d - 1) (delta
+- log 2 + log ...) cancel: each kick is off by 3e-6 nat at d = 100, 1e-4 at 3,000 and 1.6e-3 at 50,000, however short it
+is. Here dot products, norms and K are in float64, and the same kicks are off by less than 1e-11.
+
+References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2111.02434; McLachlan 1995,
+https://doi.org/10.1137/0916010.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from inference.target.density import Data, Position, Target
+
+__all__ = ["Path", "isokinetic", "kick", "refreshed"]
+
+_OUTER = 0.1931833275037836  # McLachlan's b, which makes the error of a step least
+_BACK = 1e-12  # a direction straight against the force turns after all, as the next rounding would have it
+
+
+class Path(NamedTuple):
+    """A trajectory under way.
+
+    Attributes:
+        position: where it is.
+        direction: in scaled coordinates, of length 1; zeros before the first.
+        gradient: of the log density there.
+        log_density: there.
+        kinetic: how much the kinetic energy has changed since the trajectory began, in float64.
+        step_size: of the integrator.
+        uniform: evenly from 0 to 1: its end is accepted with a probability above this number.
+        steps: how many steps it has.
+        left: how many of them are still to be made.
+    """
+
+    position: Position
+    direction: Position
+    gradient: Position
+    log_density: jax.Array
+    kinetic: jax.Array
+    step_size: jax.Array
+    uniform: jax.Array
+    steps: jax.Array
+    left: jax.Array
+
+
+def isokinetic(target: Target, data: Data, scale: Position, path: Path) -> Path:
+    """One step of a path: two gradients, by a loop that compiles one."""
+    direction, kinetic = kick(path.direction, path.gradient, scale, _OUTER * path.step_size, path.kinetic)
+
+    def half(i: jax.Array, path: Path) -> Path:
+        drift = 0.5 * path.step_size
+        position = jax.tree.map(lambda x, s, u: x + drift * s * u, path.position, scale, path.direction)
+        log_density, gradient = jax.value_and_grad(target.log_density)(position, data)
+        size = jnp.where(i == 0, 1 - 2 * _OUTER, _OUTER) * path.step_size
+        direction, kinetic = kick(path.direction, gradient, scale, size, path.kinetic)
+        return path._replace(
+            position=position, direction=direction, gradient=gradient, log_density=log_density, kinetic=kinetic
+        )
+
+    path = lax.fori_loop(0, 2, half, path._replace(direction=direction, kinetic=kinetic))
+    return path._replace(left=path.left - 1)
+
+
+def kick(
+    direction: Position, gradient: Position, scale: Position, size: jax.Array, kinetic: jax.Array
+) -> tuple[Position, jax.Array]:
+    """Turn a direction by the gradient, and add what that changes in the kinetic energy."""
+    force = jax.tree.map(lambda s, g: s * g, scale, gradient)
+    others = sum(leaf.size for leaf in jax.tree.leaves(direction)) - 1
+    with jax.enable_x64(True):
+        strength = jnp.sqrt(_dot(force, force))
+        safe = jnp.where(strength > 0, strength, 1.0)  # where there is no force, nothing turns
+        along = jnp.clip(_dot(force, direction) / safe, -1.0 + _BACK, 1.0)
+        angle = size.astype(jnp.float64) * strength / others
+        shrunk, twice = -jnp.expm1(-angle), -jnp.expm1(-2 * angle)  # 1 - z and 1 - z^2
+        kinetic = kinetic + others * (angle + jnp.log1p(-0.5 * (1 - along) * twice))
+        whole = 2 - (1 - along) * twice  # (1 + a) + (1 - a) z^2
+        keep = (2 * (1 - shrunk) / whole).astype(size.dtype)
+        turn = ((twice + along * shrunk**2) / whole / safe).astype(size.dtype)
+    return _unit(jax.tree.map(lambda u, f: keep * u + turn * f, direction, force)), kinetic
+
+
+def refreshed(direction: Position, noise: Position, step_size: jax.Array, length: jax.Array) -> Position:
+    """The direction (u + nu z) / |u + nu z|, nu^2 = (exp(2 e / L) - 1) / d, which forgets u over a length of L."""
+    unknowns = sum(leaf.size for leaf in jax.tree.leaves(direction))
+    size = jnp.sqrt(jnp.expm1(2 * step_size / length) / unknowns)
+    return _unit(jax.tree.map(lambda u, z: u + size * z, direction, noise))
+
+
+def _dot(first: Position, second: Position) -> jax.Array:
+    """A dot product in float64."""
+    products = jax.tree.map(lambda f, s: jnp.sum(f.astype(jnp.float64) * s.astype(jnp.float64)), first, second)
+    return jnp.sum(jnp.stack(jax.tree.leaves(products)))
+
+
+def _unit(vector: Position) -> Position:
+    """A vector of length 1 in the same direction."""
+    with jax.enable_x64(True):
+        factor = 1 / jnp.sqrt(_dot(vector, vector))
+    return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), vector)

@@ -1,0 +1,300 @@
+r"""MCLMC: microcanonical Langevin Monte Carlo, unadjusted and adjusted (Robnik et al. 2023, 2025; Sommer et al. 2025).
+
+Draws come from exp(log density) of `inference.target.density`. A position x has a direction u of length 1, uniform on
+the sphere, and both follow the dynamics of `inference.mcmc.isokinetic` with steps of size e, along which the energy
+
+    E = K - log density(x)
+
+would not change if the steps were exact.
+
+**Unadjusted.** An iteration is one step, before which the direction is partly drawn anew,
+
+    u <- (u + nu z) / |u + nu z|,    z ~ N(0, I),    nu^2 = (exp(2 e / L) - 1) / d
+
+so that it is forgotten over the length L (`trajectory_length`). There is no Metropolis step: the draws follow a density
+that differs from the posterior by the steps' errors, and neither more draws nor R-hat show by how much. It is exact
+only in the limit of small steps; the step size is such that the error of a step has the variance `energy_variance` per
+coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back with a new
+direction, so that a first step that is too long does not throw a chain out of its mode. Afterwards nothing is taken
+back, and a chain whose log density is no longer finite stops.
+
+**Adjusted.** An iteration is a trajectory from a new direction, of n steps, n drawn evenly from 1 to about 2 L / e. Its
+end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is
+exact. The log densities at both ends and K are in float64, also on a float32 trajectory.
+
+A network's chains start each at its own member of an ensemble, and each adapts on its own
+(`inference.mcmc.mclmc_warmup`), as in MILE. BlackJAX's code is not used: its integrator loses digits of K in float32,
+see `inference.mcmc.isokinetic`, and its tuners are loops on the host, which can't be cut and saved.
+
+References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.scipy.special import ndtr
+
+from inference.mcmc.isokinetic import Path, isokinetic, refreshed
+from inference.mcmc.mclmc_warmup import Geometry, Tuning
+from inference.mcmc.trajectory_sampler import TrajectorySampler
+from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.prior_scales import relative_scales
+from models.validation import fraction, one_of, positive_integer, positive_number
+
+__all__ = ["MCLMC", "MCLMCState"]
+
+_DIVERGENT = 1000.0  # nats of energy error, as for HMC
+_STUCK = 0.1  # acceptance below which a chain hardly moves
+_TAKEN_BACK = 1000.0  # times the wanted squared error: the step was more than 3 times too long
+_ROUGH = 30.0  # times the wanted energy variance, of e^6: the step is 1.8 times as long; a network's tails make 10
+_LEAST_WARMUP = 40  # iterations in which anything can be found
+_WARMUP_STEPS = 1000  # of a trajectory in warm-up: no runaway while the step is sought
+_GRADIENTS = 2  # of a step
+
+
+class MCLMCState(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+        position: where the chain is, and where a refused trajectory goes back to.
+        gradient: of the log density there.
+        log_density: there, in float64; exact where an energy is judged by it.
+        path: the trajectory under way, if it has steps left.
+        tuning: step size, length and scales, and how the warm-up finds them.
+        iteration: how many trajectories have ended.
+        key: the chain's key; each iteration folds its number in.
+    """
+
+    position: Position
+    gradient: Position
+    log_density: jax.Array
+    path: Path
+    tuning: Tuning
+    iteration: jax.Array
+    key: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class MCLMC(TrajectorySampler):
+    """Microcanonical Langevin Monte Carlo; exact only if `adjusted`.
+
+    Defaults: 4 chains of 500 draws, each from its own member of a short ensemble. Unadjusted, an iteration is one step:
+    20,000 of warm-up, and 150 per draw. Adjusted, it is a trajectory: 500 of warm-up, and one per draw.
+
+    Attributes:
+        adjusted: whether a Metropolis step makes the draws exact.
+        warmup: iterations per chain that are thrown away, and adapt what is not given; None is the default above.
+        thin: iterations per kept draw; None is the default above.
+        step_size: of the integrator; None adapts it, a number fixes it.
+        trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of
+            the adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the
+            prior, see `inference.mcmc.hmc`.
+        energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at; None is
+            5e-4. Smaller is less biased and slower.
+        target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1; None is 0.9.
+        mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up.
+    """
+
+    name: ClassVar[str] = "mclmc"
+
+    adjusted: bool = False
+    warmup: Any = None
+    thin: Any = None
+    step_size: float | None = None
+    trajectory_length: float | None = None
+    energy_variance: float | None = None
+    target_acceptance: float | None = None
+    mass: str = "prior"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.adjusted, bool | np.bool_):
+            raise TypeError(f"mclmc: adjusted must be True or False, got {type(self.adjusted).__name__}")
+        super().__post_init__()
+        ignored = "energy_variance" if self.adjusted else "target_acceptance"
+        if getattr(self, ignored) is not None:
+            raise ValueError(f"mclmc: {ignored} is of no use with adjusted={self.adjusted}; leave it out")
+        for option in ("step_size", "trajectory_length"):
+            if getattr(self, option) is not None:
+                positive_number(f"mclmc: {option}", getattr(self, option))
+        positive_number("mclmc: energy_variance", self._variance)
+        fraction("mclmc: target_acceptance", self._acceptance)
+        one_of("mclmc: mass", self.mass, ("prior", "diagonal"))
+        if self.step_size is None or self.trajectory_length is None or self.mass == "diagonal":
+            what = "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,"
+            positive_integer(what, self._warmup, _LEAST_WARMUP)
+        elif self.step_size > self.trajectory_length:
+            raise ValueError(
+                f"mclmc: step_size must be at most trajectory_length, {self.trajectory_length}, got {self.step_size}"
+            )
+
+    @property
+    def _warmup(self) -> int:
+        return (500 if self.adjusted else 20_000) if self.warmup is None else self.warmup
+
+    @property
+    def _thin(self) -> int:
+        return (1 if self.adjusted else 150) if self.thin is None else self.thin
+
+    @property
+    def _variance(self) -> float:
+        return 5e-4 if self.energy_variance is None else self.energy_variance
+
+    @property
+    def _acceptance(self) -> float:
+        return 0.9 if self.target_acceptance is None else self.target_acceptance
+
+    def program(self) -> MCLMC:
+        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
+        return replace(
+            self, chains=1, draws=1, warmup=_LEAST_WARMUP, thin=1, start=None, until=None, keep="all", step_size=None,
+            trajectory_length=None,
+        )  # fmt: skip
+
+    @property
+    def caveat(self) -> str:
+        """Without a Metropolis step, the draws are biased."""
+        return (
+            ""
+            if self.adjusted
+            else (
+                "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, and no number here "
+                "shows how much: compare with adjusted=True, or with half the step_size."
+            )
+        )
+
+    def check(self, target: Target, data: Data) -> None:
+        """A direction needs two coordinates at least."""
+        if sum(leaf.size for leaf in target.position(data).values()) < 2:
+            raise ValueError(
+                'mclmc: the model must have at least 2 unknowns, got 1, where there is no direction to turn; use "nuts"'
+            )
+        super().check(target, data)
+
+    def settings(self, target: Target, data: Data) -> Geometry:
+        """Scales, the first length and the first step size, from the prior."""
+        scale, unit = relative_scales(target, data, self.precision)
+        return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self._warmup)
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
+        """At rest at a position, without a direction."""
+        value, gradient = jax.value_and_grad(target.log_density)(position, data)
+        rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
+        log_density = target.exact_log_density(position, data)
+        with jax.enable_x64(True):
+            kinetic = jnp.zeros((), jnp.float64)
+        nothing = jnp.int32(0)
+        path = Path(position, rest, gradient, value, kinetic, step_size, jnp.zeros_like(step_size), nothing, nothing)
+        tuning = Tuning.begin(settings, position)
+        return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
+        if self.adjusted:
+            return super().status(info, sums)
+        step_size, variance = (sums[name] / sums["count"] for name in ("step_size", "energy_variance"))
+        return f"step size {step_size:.2g}, energy variance {variance:.1e} per coordinate"
+
+    def watch(self, info: dict[str, np.ndarray], done: int) -> None:
+        """A step without a Metropolis step can lead out of where the density is."""
+        if not np.isfinite(info["lp"]).all():
+            raise FloatingPointError(
+                f"mclmc: the log density was no longer finite before iteration {done}; use a smaller step_size, or "
+                "adjusted=True, which refuses such steps"
+            )
+
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Chains that hardly move, and steps with larger errors than were aimed at."""
+        if self.adjusted:
+            worst = statistics["acceptance_rate"].mean(axis=1) < _STUCK
+            said = f"accepted less than {_STUCK:.0%} of the proposals"
+            remedy = "use a larger target_acceptance or a smaller step_size, or another start"
+        else:
+            variance = statistics["energy_variance"].mean(axis=1)
+            worst = variance > _ROUGH * self._variance
+            said = (
+                f"made steps with an energy variance of {variance.max():.2g} per coordinate, "
+                f"{variance.max() / self._variance:.0f} times what was aimed at"
+            )
+            remedy = "their draws are more biased than was asked for; warm up longer, or use a smaller step_size"
+        found = [str(chain) for chain, each in zip(chains, worst, strict=True) if each]
+        return (f"mclmc: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}: {remedy}",) if found else ()
+
+    def _launch(self, state: MCLMCState) -> Path:
+        """Draw what the iteration needs: a direction, or a change of it, and two uniform numbers."""
+        geometry, zero = state.tuning.geometry, jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        noise, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
+        before = jax.tree.map(jnp.zeros_like, noise) if self.adjusted else state.path.direction
+        steps = jnp.int32(1)
+        if self.adjusted:
+            most = jnp.where(state.tuning.adapting(state.iteration), _WARMUP_STEPS, 2**30)
+            steps = jnp.clip(jnp.ceil(2 * for_length * geometry.length / geometry.step_size), 1, most).astype(jnp.int32)
+        with jax.enable_x64(True):
+            kinetic = jnp.zeros((), jnp.float64)
+        return state.path._replace(
+            position=state.position, gradient=state.gradient, kinetic=kinetic, step_size=geometry.step_size,
+            direction=refreshed(before, noise, geometry.step_size, geometry.length), uniform=for_acceptance,
+            steps=steps, left=steps,
+        )  # fmt: skip
+
+    def _move(self, target: Target, data: Data, state: MCLMCState, path: Path) -> Path:
+        """One isokinetic step."""
+        return isokinetic(target, data, state.tuning.geometry.scale, path)
+
+    def _arrive(
+        self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
+    ) -> tuple[MCLMCState, dict[str, jax.Array]]:
+        """Go to the end of a trajectory or stay; stay as well while there are steps left."""
+        path, tuning, iteration = state.path, state.tuning, state.iteration
+        adapting = tuning.adapting(iteration)
+        with jax.enable_x64(True):
+            plain = path.log_density.astype(jnp.float64)
+        judged = complete if self.adjusted else complete & adapting
+        log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
+        unknowns = sum(leaf.size for leaf in jax.tree.leaves(path.position))
+        with jax.enable_x64(True):
+            error = path.kinetic - (log_density - state.log_density)
+            finite = jnp.isfinite(error)
+            error = jnp.where(finite, error, jnp.inf)
+            diverging = error > _DIVERGENT
+            variance = (error**2 / unknowns).astype(jnp.float32)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            statistics = {"energy_error": error, "n_steps": _GRADIENTS * path.steps, "step_size": path.step_size}
+        if self.adjusted:
+            accepted = complete & (path.uniform < probability)
+            statistics |= {"acceptance_rate": probability, "accepted": accepted, "diverging": diverging}
+        else:
+            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self._variance))
+            statistics["energy_variance"] = variance
+        with jax.enable_x64(True):
+            statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
+            # What an unadjusted chain's first draw after the warm-up is compared with has its precision.
+            exact = self.adjusted | tuning.adapting(iteration + 1) | ~accepted
+            log_density = jnp.where(exact, statistics["lp"], plain)
+        position, gradient = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old),
+            (path.position, path.gradient),
+            (state.position, state.gradient),
+        )
+        direction = jax.tree.map(lambda u: jnp.where(accepted | ~complete, u, jnp.zeros_like(u)), path.direction)
+
+        def adapted() -> Tuning:
+            if self.adjusted:
+                return tuning.after_trajectory(iteration, probability, position, self.mass, self._acceptance)
+            ratio = (variance / self._variance).astype(path.step_size.dtype)
+            return tuning.after_step(iteration, ratio, finite, position, self.mass)
+
+        tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
+        iteration = iteration + complete.astype(jnp.int32)
+        path = path._replace(direction=direction)
+        return MCLMCState(position, gradient, log_density, path, tuning, iteration, state.key), statistics

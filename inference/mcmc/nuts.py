@@ -1,0 +1,108 @@
+r"""NUTS: the no-U-turn sampler (Hoffman & Gelman 2014), by NumPyro's kernel on our target.
+
+Draws come from exp(log density) of `inference.target.density`. A trajectory is doubled until it turns back, and a draw
+is taken from it with multinomial weights exp(-H), biased to its later half (Betancourt 2017). During warm-up the step
+size follows dual averaging towards a target acceptance, and a diagonal mass matrix follows the draws in Stan's windows.
+
+References: https://arxiv.org/abs/1111.4246, https://arxiv.org/abs/1701.02434.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer.hmc import HMCState, hmc
+from numpyro.infer.util import ParamInfo
+
+from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
+from inference.methods import Sampler, Step
+from inference.target.density import Data, Position, Target
+from models.validation import fraction, positive_integer, positive_number
+
+__all__ = ["NUTS"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NUTS(Sampler):
+    """The no-U-turn sampler.
+
+    Defaults: 4 chains of 500 draws after 500 warm-up iterations, which adapt step size and mass of each chain.
+
+    Attributes:
+        step_size: of the leapfrog integrator; None adapts it, a number fixes it.
+        target_acceptance: what the adaptation of the step size aims at, above 0 and below 1.
+        max_tree_depth: a trajectory has at most 2^max_tree_depth - 1 steps.
+    """
+
+    name: ClassVar[str] = "nuts"
+
+    step_size: float | None = None
+    target_acceptance: float = 0.8
+    max_tree_depth: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_integer("nuts: max_tree_depth", self.max_tree_depth)
+        if self.step_size is not None:
+            positive_number("nuts: step_size", self.step_size)
+        fraction("nuts: target_acceptance", self.target_acceptance)
+
+    def program(self) -> NUTS:
+        """How many chains and draws there are does not shape the program; how long the warm-up is does."""
+        return replace(self, chains=1, draws=1, thin=1, start=None, until=None, keep="all")
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
+        """NumPyro's state at a start, with nothing adapted yet."""
+        potential, gradient = jax.value_and_grad(self._potential(target, data))(position)
+        return self._kernel(target, data, ParamInfo(position, potential, gradient), key)[0]
+
+    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
+        """One trajectory and the draw from it."""
+        # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the point where we are.
+        here = ParamInfo(state.z, state.potential_energy, state.z_grad)
+        _, sample = self._kernel(target, data, here, state.rng_key)
+        state = sample(state)
+        depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
+        gradient = jax.tree.map(jnp.negative, state.z_grad)
+        nearby = target.log_density(stretched(state.z), data)
+        statistics = {
+            "acceptance_rate": state.accept_prob,
+            "diverging": state.diverging,
+            "energy": state.energy,
+            "energy_noise": energy_noise(state.z, gradient, -state.potential_energy, nearby),
+            "lp": -state.potential_energy,
+            "n_steps": state.num_steps,
+            "reached_max_treedepth": depth >= self.max_tree_depth,
+            "step_size": state.adapt_state.step_size,
+            "tree_depth": depth,
+        }
+        return Step(state, (target.constrain(state.z, data), statistics))
+
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """Energies with too much rounding in them."""
+        remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
+        return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
+
+    def _potential(self, target: Target, data: Data) -> Any:
+        return lambda position: -target.log_density(position, data)
+
+    def _kernel(self, target: Target, data: Data, start: ParamInfo, key: jax.Array) -> tuple[HMCState, Any]:
+        init_kernel, sample_kernel = hmc(self._potential(target, data), algo="NUTS")
+        state = init_kernel(
+            start,
+            num_warmup=self.warmup,
+            step_size=1.0 if self.step_size is None else self.step_size,
+            adapt_step_size=self.step_size is None,
+            target_accept_prob=self.target_acceptance,
+            trajectory_length=None,
+            max_tree_depth=self.max_tree_depth,
+            rng_key=key,
+        )
+        return state, sample_kernel

@@ -1,0 +1,60 @@
+"""What samplers along trajectories share: an iteration is a trajectory, whose steps may be made in several pieces.
+
+A trajectory is launched, moved along step by step, and what becomes of its end is decided when no steps are left. It
+may have many thousand steps, so a piece may end in its middle, and the state has the path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from inference.methods import Sampler, Step
+from inference.target.density import Data, Target
+
+__all__ = ["TrajectorySampler"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectorySampler(Sampler):
+    """Base of samplers whose state has a `path`, with the number of steps that are `left`, and a `position`."""
+
+    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
+        """Energies that can't be in float64, and what is true of all samplers."""
+        if target.exact:
+            return super().notes(target, data)
+        return (
+            *super().notes(target, data),
+            f"{self.name}: the model can't be evaluated in float64, because it fixes float32 (a carry of lax.scan, an "
+            "array made with dtype=float32); energies are in float32, and with many rows they are noise",
+        )
+
+    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
+        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
+        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
+        steps = jnp.minimum(path.left, limit)
+        path = lax.fori_loop(0, steps, lambda _, path: self._move(target, data, state, path), path)
+        complete = path.left == 0
+        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
+        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+
+    def under_way(self, state: Any) -> str:
+        """How many steps of the trajectory are left."""
+        left = int(state.path.left)
+        return f"{left} steps left" if left else ""
+
+    def _launch(self, state: Any) -> Any:
+        """The path at its beginning, with what the iteration draws."""
+        raise NotImplementedError(f"{type(self).__name__} must launch a trajectory")
+
+    def _move(self, target: Target, data: Data, state: Any, path: Any) -> Any:
+        """The path after one more step."""
+        raise NotImplementedError(f"{type(self).__name__} must have an integrator")
+
+    def _arrive(self, target: Target, data: Data, state: Any, complete: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+        """The next state and its scalars; while there are steps left, it stays where it is."""
+        raise NotImplementedError(f"{type(self).__name__} must say what becomes of the end")

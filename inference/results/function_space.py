@@ -1,0 +1,68 @@
+"""Function space: what a posterior says about y at given inputs, draw by draw.
+
+Weights of a network can be permuted without changing the function, so chains may disagree about every weight and agree
+about every prediction. These are the quantities in which agreement counts: log odds of classes (logits have a direction
+that the softmax ignores), or the mean of a regression and, where it is an output, its log scale; learned noise as one
+more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from inference.results.network_outputs import function_values
+from inference.results.posterior import Posterior
+from models import Network
+
+__all__ = ["PROBED_ROWS", "function_draws", "probes", "weight_draws"]
+
+PROBED_ROWS = 30
+"""How many rows of the data are probes."""
+
+_BEYOND = 10  # points between rows, and as many outside: few enough to be judged at once
+
+
+def probes(inputs: Any) -> np.ndarray:
+    """Inputs at which a network's functions are judged: in the data, between two rows of them, and outside.
+
+    The first are rows of the training data, evenly spaced; the second lie halfway between two of those; the third are
+    those farthest from the data's mean, twice as far away.
+    """
+    inputs = np.asarray(inputs)
+    rows = inputs[np.unique(np.linspace(0, len(inputs) - 1, PROBED_ROWS).round().astype(int))]
+    mean = inputs.mean(axis=0, dtype=np.float64)
+    distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
+    count = min(_BEYOND, len(rows) // 2)
+    between = (rows[:count] + rows[len(rows) // 2 :][:count]) / 2
+    outside = mean + 2 * (rows[np.argsort(-distance, kind="stable")[:count]] - mean)
+    return np.concatenate([rows, between, outside]).astype(inputs.dtype)
+
+
+def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "chain draw k"]:
+    """The functions' values at the inputs `x`, or at the posterior's own probes; no columns if it is no network."""
+    if not isinstance(posterior.model, Network):
+        return np.zeros((*posterior.shape, 0))
+    if x is None and posterior.functions is not None:
+        return posterior.functions
+    prediction = posterior.predict(posterior.probes if x is None else x)
+    return function_values(posterior.model, prediction.outputs, posterior.draws)
+
+
+def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
+    """All latent sites side by side; deterministic sites, which follow from them, are left out.
+
+    So are entries that are the same in every draw of every chain while others of their site move, such as the zeros of
+    a triangular matrix: they are part of the site's form. A site that stands still as a whole is kept. No columns if no
+    draws were kept.
+    """
+    columns = [np.zeros((*posterior.shape, 0))]
+    for name, values in posterior.draws.items():
+        if name in posterior.deterministic:
+            continue
+        flat = values.reshape(*posterior.shape, -1)
+        moves = (flat != flat[:1, :1]).any(axis=(0, 1))
+        columns.append(flat[..., moves] if moves.any() else flat)
+    return np.concatenate(columns, axis=-1)

@@ -1,0 +1,127 @@
+"""A network's outputs under many draws of its weights: a page of draws at a time, so that memory is bounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Float
+from numpyro import handlers
+from numpyro.distributions.transforms import biject_to
+
+from inference.disk.array_file import release
+from models import Likelihood, Network, numbers_of, with_numbers
+
+__all__ = ["function_values", "network_outputs"]
+
+_BLOCK = 2**16  # activations of a block of draws: enough to keep a core busy, and few enough for its cache
+_ROWS = 4096  # rows at a time, unless the caller says otherwise
+_PAGE = 64 * 2**20  # bytes of weights at a time: draws may be on disk, and more than fit into memory
+
+
+def network_outputs(
+    model: Network,
+    draws: dict[str, np.ndarray],
+    inputs: np.ndarray,
+    batch_size: int | None = None,
+    around: dict[str, np.ndarray] | None = None,
+) -> Float[np.ndarray, "chain draw n k"]:
+    """The outputs at some inputs under each draw, which are (chain, draw, ...) by site.
+
+    With `around`, which holds "<site>.mean" in unconstrained coordinates, they are those of the network linearised
+    there, before its likelihood's link: mean and log variance, or logits, are linear, and standard deviations positive.
+
+    Raises:
+        ValueError: if the inputs are not of the shape that the network was run on.
+    """
+    model = _bare(model, prior=not around)
+    shapes = model.weights(inputs)
+    weights = {name: draws[name] for name in shapes}
+    if shapes != {name: values.shape[2:] for name, values in weights.items()}:
+        raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
+    size = min(batch_size or _ROWS, len(inputs))
+    block = max(1, _BLOCK // (size * max(shape[-1] for shape in shapes.values() if shape)))
+    pieces = []
+    for page in _pages(weights):
+        rows = []
+        for first in range(0, len(inputs), size):
+            some = inputs[first : first + size]
+            padded = np.concatenate([some, np.zeros((size - len(some), *some.shape[1:]), some.dtype)])
+            outputs = (
+                _linearised(model, block, page, padded, {name: around[f"{name}.mean"] for name in weights})
+                if around
+                else _outputs(model, block, page, padded)
+            )
+            rows.append(np.asarray(outputs)[:, : len(some)])
+        pieces.append(np.concatenate(rows, axis=1))
+    chains, count = next(iter(weights.values())).shape[:2]
+    outputs = np.concatenate(pieces)
+    return outputs.reshape(chains, count, *outputs.shape[1:])
+
+
+def _bare(model: Network, prior: bool) -> Network:
+    """The same without the numbers that outputs don't depend on once weights are given: one program serves all.
+
+    Those of the `prior` stay where coordinates matter: the bounds of a scale are in its bijection.
+    """
+    bare: Any = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior))) if prior else model.prior
+    likelihood: Any = model.likelihood
+    if type(likelihood).link is Likelihood.link:  # the outputs as they are
+        likelihood = with_numbers(likelihood, (1.0,) * len(numbers_of(likelihood)))
+    return replace(model, prior=bare, likelihood=likelihood)
+
+
+def function_values(model: Network, outputs: np.ndarray, draws: dict[str, np.ndarray]) -> np.ndarray:
+    """What outputs say in function space, with learned noise as one more value, (chain, draw, k)."""
+    flat = model.likelihood.functions(outputs).reshape(*outputs.shape[:2], -1)
+    noise = [draws["noise"].reshape(*outputs.shape[:2], -1)] if "noise" in draws else []
+    return np.concatenate([flat, *noise], axis=-1)
+
+
+def _pages(weights: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    """Draws of all chains one after the other, all at once if they are small."""
+    chains, count = next(iter(weights.values())).shape[:2]
+    size = sum(math.prod(values.shape[2:]) * values.dtype.itemsize for values in weights.values())
+    if chains * count * size <= _PAGE:
+        yield {name: values.reshape(-1, *values.shape[2:]) for name, values in weights.items()}
+        return
+    length = max(1, min(count, _PAGE // size))
+    for chain in range(chains):
+        for first in range(0, count, length):
+            yield {
+                name: np.ascontiguousarray(values[chain, first : first + length]) for name, values in weights.items()
+            }
+            for values in weights.values():
+                release(values)
+
+
+@partial(jax.jit, static_argnames=("model", "block"))
+def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """The outputs under each draw, (draw, n, outputs), `block` draws at a time."""
+    return lax.map(lambda draw: handlers.substitute(model.outputs, data=draw)(x), weights, batch_size=block)
+
+
+@partial(jax.jit, static_argnames=("model", "block"))
+def _linearised(
+    model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array, centre: dict[str, jax.Array]
+) -> jax.Array:
+    """The same for f(u*) + J (u - u*) in unconstrained coordinates u, of which u* is the centre."""
+    bijections = {name: biject_to(support) for name, support in model.supports(x).items()}
+
+    def heads(position: dict[str, jax.Array]) -> jax.Array:
+        values = {name: bijections[name](value) for name, value in position.items()}
+        return handlers.substitute(model.heads, data=values)(x)
+
+    at_centre, product = jax.linearize(heads, centre)
+
+    def one(draw: dict[str, jax.Array]) -> jax.Array:
+        away = {name: bijections[name].inv(value) - centre[name] for name, value in draw.items()}
+        return model.likelihood.link(at_centre + product(away))
+
+    return lax.map(one, weights, batch_size=block)

@@ -1,0 +1,287 @@
+"""The one record that every method gives back.
+
+Nothing downstream asks which method ran: a point estimate is one draw, a guide gives independent draws, a sampler gives
+chains of them. `Posterior.kind` says which of these the draws are, because they are judged differently.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.random import key_impl
+from numpyro import handlers
+from numpyro.distributions import Unit
+
+from data import Split
+from inference.host.lazy_arviz import arviz
+from inference.host.machine import Cost
+from inference.host.tracing import TRACING
+from inference.methods import Method
+from inference.results.network_outputs import network_outputs
+from inference.results.prediction import Prediction
+from inference.results.running_averages import Averages
+from inference.target.arguments import Arguments, fingerprint, settle
+from inference.target.plates import Rows
+from models import Network
+from models.validation import positive_integer
+
+__all__ = ["Posterior", "as_key", "plain_seed"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of a model's sites given data, and how they came about.
+
+    Attributes:
+        model: the model that was run.
+        method: the record of its options.
+        seed: the integer, or the words of the key, that `run` was given.
+        temperature: T.
+        tempering: what the temperature divides.
+        draws: each site's values, (chain, draw, ...), deterministic sites included.
+        statistics: scalars of each draw, (chain, draw), under ArviZ's names.
+        curves: scalars of each step of a method that optimises, (chain, step).
+        observed: what the model observed.
+        probes: for a network, inputs at which its functions are judged, in, between and outside its data; else empty.
+        deterministic: the names of the sites that follow from the others.
+        cost: seconds, gradients and memory.
+        start: how the chains started: "ensemble", "map", "random" or "prior".
+        ended: why the run ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C; "unfinished",
+            it has not, or a crash has ended it.
+        stopped: the chains that stopped before their end, by number, and why; their draws are left out.
+        functions: where not all draws were kept, the functions at the probes, (chain, draw, k).
+        guide: for a guide, its fitted parameters by name, such as "hidden0.weight.mean" and "hidden0.weight.std".
+        averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
+        notes: what the run warned of before it began, such as data that lose digits; no verdict depends on it.
+        concerns: what the run warned of when it was over; `diagnostics.convergence` counts each as a failure.
+    """
+
+    model: Callable[..., Any]
+    method: Method
+    seed: int | tuple[int, ...]
+    temperature: float
+    tempering: str
+    draws: dict[str, np.ndarray]
+    statistics: dict[str, np.ndarray]
+    curves: dict[str, np.ndarray]
+    observed: dict[str, np.ndarray]
+    probes: np.ndarray
+    deterministic: tuple[str, ...]
+    cost: Cost
+    start: str = "random"
+    ended: str = "draws"
+    stopped: dict[int, str] = field(default_factory=dict)
+    functions: np.ndarray | None = None
+    averages: Averages | None = None
+    guide: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def partial(self) -> bool:
+        """True if the run was stopped before its end, or has not come to it yet."""
+        return self.ended in ("interrupted", "unfinished")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all sites of each draw were kept, so that the draws can predict."""
+        return self.method.keep == "all"
+
+    @property
+    def kind(self) -> str:
+        """What the draws are: "chains", "guide" or "point"."""
+        return self.method.kind
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of chains and of draws per chain."""
+        chain, draw = next(iter((self.draws or self.statistics).values())).shape[:2]
+        return chain, draw
+
+    @cached_property
+    def idata(self) -> Any:
+        """The draws as an `arviz.InferenceData`: groups posterior, sample_stats and observed_data."""
+        attributes = {
+            "inference_library": "touchstone",
+            "method": self.method.name,
+            "temperature": self.temperature,
+            "tempering": self.tempering,
+            "start": self.start,
+            "ended": self.ended,
+            "partial": int(self.partial),
+        }
+        every = range(self.shape[0] + len(self.stopped))
+        chains = {"chain": [chain for chain in every if chain not in self.stopped]}
+        az = arviz()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "More chains")  # than draws, as in an ensemble
+            groups = {
+                "posterior": az.dict_to_dataset(self.draws, attrs=attributes, coords=chains),
+                "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes, coords=chains).merge(
+                    {name: (("chain", "step"), values) for name, values in self.curves.items()}
+                ),
+                "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
+            }
+        return az.InferenceData(**groups)
+
+    def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Any:
+        """What the posterior says at new inputs.
+
+        Args:
+            args: for a network, the inputs `x`, or a `Split` whose inputs are taken; for any other model, its
+                arguments with the observed ones left out or None.
+            draws: use this many draws per chain, evenly spaced; None uses all.
+            batch_size: rows at a time, to bound the memory; for networks.
+
+        Returns:
+            A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, a dict
+            of its observed and deterministic sites, each (chain, draw, ...).
+        """
+        if not self.complete:
+            raise ValueError(
+                f"the draws can't predict, because the run kept {'none' if not self.draws else 'some'} of them "
+                f'(keep="{self.method.keep}"); give run the inputs (predict_at=x), or keep="all"'
+            )
+        chosen = self._thinned(draws)
+        with TRACING:
+            if isinstance(self.model, Network):
+                return self._predict_network(_inputs(args), chosen, batch_size)
+            return self._predict_sites(args, chosen, batch_size)
+
+    def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray], batch_size: int | None) -> Any:
+        if batch_size is not None:
+            raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
+        key = jax.random.fold_in(as_key(self.seed), 2**31)  # apart from the chains' keys, which fold in small numbers
+        flat = {
+            name: values.reshape(-1, *values.shape[2:])
+            for name, values in chosen.items()
+            if name not in self.deterministic
+        }
+        arguments, arrays, identity = settle(
+            args, lambda split, arrays: fingerprint(partial(_simulate, self.model, split), arrays, flat, key)
+        )
+        sites = _compiled_simulate(self.model, identity, arguments, arrays, flat, key)
+        shape = next(iter(chosen.values())).shape[:2]
+        return {name: np.asarray(values).reshape(*shape, *values.shape[1:]) for name, values in sites.items()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the posterior to one file that `inference.load` reads; see `inference.results.npz`."""
+        from inference.results.npz import save
+
+        save(self, path)
+
+    def _thinned(self, draws: int | None) -> dict[str, np.ndarray]:
+        if draws is None:
+            return self.draws
+        positive_integer("draws", draws)
+        available = self.shape[1]
+        if draws > available:
+            raise ValueError(f"draws must be at most the {available} draws per chain there are, got {draws}")
+        chosen = np.linspace(0, available - 1, draws).round().astype(int)
+        return {name: values[:, chosen] for name, values in self.draws.items()}
+
+    def _predict_network(self, x: Any, draws: dict[str, np.ndarray], batch_size: int | None) -> Prediction:
+        model = self.model
+        assert isinstance(model, Network)
+        if batch_size is not None:
+            positive_integer("batch_size", batch_size)
+        (inputs,) = model.validate(x, precision=self.method.precision)
+        around = {} if self.method.linearised is False else self.guide
+        with jax.enable_x64(self.method.precision == "float64"):
+            outputs = network_outputs(model, draws, inputs, batch_size, around)
+        return Prediction.of(model.likelihood, outputs, draws)
+
+
+def plain_seed(seed: Any) -> int | tuple[int, ...]:
+    """The seed that a user gave, as an integer or the words of a key, which a file can hold."""
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
+        if key_impl(seed) != "threefry2x32":
+            raise ValueError(f"seed must be a key of JAX's default generator, threefry2x32, got {key_impl(seed)}")
+        return tuple(np.asarray(jax.random.key_data(seed)).tolist())
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be 0 to 2^32 - 1, or a typed key from jax.random.key, got {seed!r}")
+    return int(seed)
+
+
+def as_key(seed: int | tuple[int, ...]) -> jax.Array:
+    """The key of a run, from the integer or the words that it was given."""
+    if isinstance(seed, int):
+        return jax.random.key(seed)
+    return jax.random.wrap_key_data(jnp.array(seed, jnp.uint32))
+
+
+def _inputs(args: tuple[Any, ...]) -> Any:
+    if len(args) != 1:
+        raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
+    if isinstance(args[0], Split):
+        return args[0].x
+    pair = isinstance(args[0], tuple) and len(args[0]) == 2
+    return args[0][0] if pair else args[0]
+
+
+def _simulate(
+    model: Callable[..., Any],
+    arguments: Arguments,
+    arrays: tuple[jax.Array, ...],
+    draws: dict[str, jax.Array],
+    key: jax.Array,
+) -> dict[str, jax.Array]:
+    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew."""
+
+    def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
+        draw, key = argument
+        fixed = handlers.substitute(handlers.seed(model, key), substitute_fn=partial(_drawn, draw))
+        with Rows():
+            trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
+        return {
+            name: site["value"]
+            for name, site in trace.items()
+            if site["type"] == "deterministic" or (site["type"] == "sample" and name not in draw and not _factor(site))
+        }
+
+    count = len(next(iter(draws.values())))
+    return lax.map(one, (draws, jax.random.split(key, count)))
+
+
+def _drawn(draw: dict[str, jax.Array], site: dict[str, Any]) -> jax.Array | None:
+    """The value of a site that was drawn, None for another.
+
+    Raises:
+        ValueError: if with these arguments the site has another shape than the draws, as where they are other groups.
+    """
+    name = site["name"]
+    if site["type"] != "sample" or name not in draw:
+        return None
+    expected = site["fn"].shape(site["kwargs"]["sample_shape"])
+    if draw[name].shape != expected:
+        raise ValueError(
+            f"predict: the site '{name}' was drawn with shape {draw[name].shape}, and with these arguments the model "
+            f"samples it with shape {expected}: its values belong to the groups or rows that it was fitted to. To "
+            f"predict some of these, let the model take an index and use {name}[index]; to predict new ones, let it "
+            "sample them under a name of their own, which predict then draws from their prior"
+        )
+    return draw[name]
+
+
+def _factor(site: dict[str, Any]) -> bool:
+    """Whether a site is a term of the density and observes nothing."""
+    return isinstance(site["fn"], Unit)
+
+
+@partial(jax.jit, static_argnames=("model", "identity", "arguments"))
+def _compiled_simulate(
+    model: Callable[..., Any], identity: str, arguments: Arguments, *rest: Any
+) -> dict[str, jax.Array]:
+    """`_simulate`, compiled; `identity` is a fingerprint of it, so that a model which has changed is compiled anew."""
+    return _simulate(model, arguments, *rest)

@@ -1,0 +1,209 @@
+"""A run, from a plan to a posterior: starts, pilot, chains, each driven alike and each with a ledger of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import numpy as np
+
+from data import Split
+from inference.engine.driver import drive
+from inference.engine.kept_draws import FUNCTIONS, Keeping
+from inference.engine.ledger import Ledger, Values
+from inference.host.compiling import enable_compilation_cache
+from inference.host.tracing import TRACING
+from inference.methods import Method
+from inference.optimisation.optimiser import Optimisation
+from inference.results.function_space import probes
+from inference.results.posterior import Posterior, as_key
+from inference.results.running_averages import Average, Averages
+from inference.runs.side_by_side import best, fit_together, restarts
+from inference.runs.starts import Starts, find_starts
+from inference.runs.stopping import enough, milestones, settled
+from inference.target.binding import Bound, bind
+from inference.target.density import TEMPERINGS, Data
+from models import Network
+from models.validation import one_of, positive_number
+
+__all__ = ["Plan", "execute", "failed_restarts", "plan"]
+
+_STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that a run depends on.
+
+    Attributes:
+        model: whose posterior it is.
+        bound: the model with its data.
+        method: to run.
+        seed: an integer, or the words of a key.
+        temperature: T.
+        tempering: what the temperature divides.
+        keeping: what is kept of the draws.
+        settings: what all chains, or the pilot, share.
+        notes: what was said about it before it began.
+    """
+
+    model: Callable[..., Any]
+    bound: Bound
+    method: Method
+    seed: int | tuple[int, ...]
+    temperature: float
+    tempering: str
+    keeping: Keeping
+    settings: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> jax.Array:
+        """The key of the run."""
+        return as_key(self.seed)
+
+    def posterior(
+        self, draws: Values, scalars: Values, curves: Values, averages: list[Average], **how: Any
+    ) -> Posterior:
+        """The record of what was drawn; `how` it was are the other attributes of `Posterior`."""
+        statistics = {name: values for name, values in scalars.items() if name != FUNCTIONS}
+        likelihood: Any = getattr(self.model, "likelihood", None)
+        return Posterior(
+            model=self.model,
+            method=self.method,
+            seed=self.seed,
+            temperature=self.temperature,
+            tempering=self.tempering,
+            draws=draws,
+            statistics=statistics,
+            curves=curves,
+            observed=self.bound.observed,
+            probes=self.keeping.probes,
+            deterministic=self.bound.deterministic,
+            functions=scalars.get(FUNCTIONS),
+            averages=Averages(reduce(Average.joined, averages), likelihood.classes) if averages else None,
+            **{"notes": self.notes, **how},
+        )
+
+
+def plan(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    method: Method,
+    seed: int | tuple[int, ...],
+    temperature: float,
+    tempering: str,
+    predict_at: Any,
+) -> Plan:
+    """Bind a model to its arguments and check what can be checked before anything compiles."""
+    positive_number("temperature", temperature)
+    one_of("tempering", tempering, TEMPERINGS)
+    with TRACING, jax.enable_x64(method.precision == "float64"):
+        bound = bind(model, args, float(temperature), tempering, method.chunk_size)
+        method = method.resolved(bound.target, bound.data)
+        method.check(bound.target, bound.data)
+        if own := method.identity(bound.target, bound.data):
+            bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
+        keeping = _keeping(model, method, bound.data, predict_at)
+        notes = bound.notes + method.notes(bound.target, bound.data)
+        for note in notes:
+            warnings.warn(note, stacklevel=3)
+        settings = method.settings(bound.target, bound.data)
+        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes)
+
+
+def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
+    """Run a plan; each stage's ledger may hold part of it already."""
+    method, bound, settings = plan.method, plan.bound, plan.settings
+    enable_compilation_cache()
+    starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
+    if method.fits > 1:
+        return _best(plan, starts, ledger("chains"), progress)
+    stage = partial(drive, target=bound.target, data=bound.data, progress=progress)
+    cost = starts.cost
+    pilot = method.pilot()
+    if pilot is not None:
+        piloted = stage(
+            pilot, key=jax.random.fold_in(plan.key, _PILOT), starts=starts.positions[:1], settings=settings,
+            title=f"{method.name} pilot", ledger=ledger("pilot"), gather=False,
+            keeping=replace(plan.keeping, inputs=None, keep="all"),
+        )  # fmt: skip
+        if piloted.interrupted:
+            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
+        settings, cost = method.tuned(settings, piloted.states[0]), cost + piloted.cost
+    record = partial(plan.posterior, cost=cost, start=starts.how)
+    outcome = stage(
+        method, key=plan.key, starts=starts.positions, settings=settings, title=method.name, ledger=ledger("chains"),
+        keeping=plan.keeping, milestones=milestones(method),
+        enough=lambda draws, scalars: (
+            enough(record(draws, scalars, {}, [])) if method.kept else _settled(method, scalars["loss"])
+        ),
+    )  # fmt: skip
+    going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
+    concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
+    for concern in concerns:
+        warnings.warn(concern, stacklevel=3)
+    for chain, why in outcome.stopped.items():
+        warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)
+    posterior = record(outcome.draws, outcome.statistics, outcome.curves, outcome.averages)
+    return replace(
+        posterior,
+        cost=cost + outcome.cost,
+        ended=outcome.ended,
+        stopped=outcome.stopped,
+        concerns=concerns,
+        guide=method.fitted(outcome.states[going[0]]),
+    )
+
+
+def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posterior:
+    """The best of several fits from different starts."""
+    method, bound = plan.method, plan.bound
+    assert isinstance(method, Optimisation)
+    together, fits = restarts(method, bound.data, plan.key)
+    each, cost, ended = fit_together(together, bound.target, fits, starts.positions, ledger, progress)
+    draws, statistics, curves, guide = best(each, method.fits)
+    notes = plan.notes + failed_restarts(method, guide)
+    for note in notes[len(plan.notes) :]:
+        warnings.warn(note, stacklevel=4)
+    return plan.posterior(
+        draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide, notes=notes
+    )
+
+
+def failed_restarts(method: Method, guide: Values) -> tuple[str, ...]:
+    """Which of several fits failed, in words; nothing if none did."""
+    failed = np.flatnonzero(np.isnan(guide.get("restart_loss", np.zeros(0))))
+    if not failed.size:
+        return ()
+    return (
+        f"{method.name}: of {method.fits} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
+        "finite; the best of the others is kept",
+    )
+
+
+def _settled(method: Any, loss: np.ndarray) -> bool:
+    """Whether an optimiser may stop before its last step."""
+    return loss.shape[1] < method.steps and settled(loss, method.patience)
+
+
+def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: Any) -> Keeping:
+    network = isinstance(model, Network)
+    if predict_at is not None and not (network and method.kept):
+        raise ValueError("predict_at averages the predictions of a sampler's draws of a network; leave it out")
+    if method.keep == "last_layer" and not network:
+        raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
+    if method.keep == "none" and not network and getattr(method, "until", None):
+        raise ValueError('until needs draws to judge; with keep="none" leave it out')
+    if isinstance(predict_at, Split):
+        predict_at = predict_at.x
+    inputs = (
+        model.validate(predict_at, precision=method.precision)[0]
+        if isinstance(model, Network) and predict_at is not None
+        else None
+    )
+    return Keeping(method.keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)

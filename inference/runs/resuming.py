@@ -1,0 +1,241 @@
+"""Runs that survive: begun in a directory, looked at while they go on, and gone on with after a crash.
+
+What is asked of a run is written down before it begins, and compared before it is gone on with: another model, other
+data, options or versions would not give the chains that were begun.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from data import Split
+from inference.catalogue import METHODS
+from inference.disk.journal import Journal
+from inference.disk.run_directory import RunDirectory, described, differences, surroundings
+from inference.engine import programs
+from inference.engine.chain import saved_shapes
+from inference.engine.ledger import Values
+from inference.host.machine import Cost, peak_memory
+from inference.host.tracing import TRACING
+from inference.methods import Method
+from inference.optimisation.optimiser import Optimisation
+from inference.results.posterior import Posterior
+from inference.runs.execution import Plan, execute, failed_restarts, plan
+from inference.runs.side_by_side import Together, best, restarts, separate
+from inference.runs.starts import start_of
+from models import restored_model, to_recipe
+from models.validation import positive_number
+
+__all__ = ["execute_in", "look", "resume"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def execute_in(
+    directory: str | Path,
+    planned: Plan,
+    args: tuple[Any, ...],
+    predict_at: Any,
+    progress: bool,
+    every: float,
+    again: bool = False,
+) -> Posterior:
+    """Begin a run in a directory; or, if `again`, go on with the same run that was begun there.
+
+    Raises:
+        ValueError: if there is a run in it already; with what differs from this one.
+    """
+    folder = RunDirectory(directory, every)
+    arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1]))
+    asked = _asked(planned, arguments, arrays)
+    with _until_full(directory), folder:
+        if folder.exists():
+            theirs = folder.asked()
+            names = theirs["method"]["name"], asked["method"]["name"]
+            lines = differences(*names, "method") or differences(theirs, asked)
+            if again and not lines:
+                return execute(planned, folder.stage, progress)
+            what = "the same run" if not lines else "another run (" + "; ".join(lines) + ")"
+            raise ValueError(
+                f"{directory} holds {what}; go on with it by inference.resume({str(directory)!r}), or use another "
+                "directory"
+            )
+        folder.create(asked, arrays)
+        return execute(planned, folder.stage, progress)
+
+
+def resume(
+    directory: str | Path,
+    model: Callable[..., Any] | None = None,
+    *,
+    progress: bool = True,
+    save_every: float = 10.0,
+    other_versions: bool = False,
+) -> Posterior:
+    """Go on with a run where its last save left it; the result is, bit for bit, that of a run without a break.
+
+    A run that has come to its end is read; what of it is damaged is computed anew.
+
+    Args:
+        directory: of the run.
+        model: the model, where it is not a built-in one; compared with the one that the run was begun with.
+        progress: show bars, or lines where there is no terminal.
+        save_every: seconds between two saves.
+        other_versions: go on although JAX, another package or the platform is not what the run was begun with; the
+            draws are as good, but not the same bits.
+
+    Raises:
+        FileNotFoundError: if there is no run.
+        ValueError: if model, data or versions are not those of the run, with what differs.
+        OSError: if the directory is in use, or its disk is full.
+    """
+    positive_number("save_every", save_every)
+    folder = RunDirectory(directory, save_every)
+    asked = folder.asked()
+    with _until_full(directory), folder:
+        planned, now = _planned(folder, asked, model)
+        lines = [line for line in differences(asked, now) if not (other_versions and line.startswith("versions."))]
+        if lines:
+            remedy = "" if any(not line.startswith("versions.") for line in lines) else "; other_versions=True goes on"
+            raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}{remedy}")
+        return execute(planned, folder.stage, progress)
+
+
+def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
+    """What a run has drawn so far; only reads, and needs no lock.
+
+    Raises:
+        FileNotFoundError: if there is no run.
+        ValueError: if it has no draws, can't be read, or the model is not that of the run.
+        FloatingPointError: if its draws are not to be used, as `run` says too.
+    """
+    folder = RunDirectory(directory)
+    asked = folder.asked()
+    planned, now = _planned(folder, asked, model)
+    lines = [line for line in differences(asked, now) if not line.startswith("versions.")]
+    if lines:
+        raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}")
+    stages = {name: folder.stage(name) for name in ("start", "pilot", "chains")}
+    saves = [stage.manifest for stage in stages.values() if stage.manifest is not None]
+    chains = stages["chains"]
+    fitted = not planned.method.kept  # then the draws are made of the states
+    driven, data = _driven(planned)
+    draws, scalars, ends = chains.look(
+        partial(_saved_form, planned, driven, data) if fitted or planned.keeping.inputs is not None else None
+    )
+    if chains.manifest is None or not scalars or not next(iter(scalars.values())).shape[1]:
+        raise ValueError(f"{directory} has no draws that can be read: {_whereabouts(stages)}")
+    curves: Values = {}
+    guide: Values = {}
+    going = [i for i in range(driven.chains) if i not in chains.stopped]
+    if fitted:
+        curves = scalars
+        with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+            states = [(driven.portion(data, i), *end[:2]) for i, end in zip(going, ends, strict=True)]
+            draws, scalars, finished = programs.conclusions(driven, planned.bound.target, states)
+        if isinstance(driven, Together):
+            fits = separate(driven, planned.method.fits, going, draws, scalars, curves, finished)
+            draws, scalars, curves, guide = best(fits, planned.method.fits)
+        else:
+            guide = planned.method.fitted(finished[0])
+    concerns = planned.method.concerns(planned.bound.target, planned.bound.data, scalars, going)
+    for concern in concerns:
+        warnings.warn(concern, stacklevel=3)
+    cost = Cost(
+        sum(save["compile_seconds"] for save in saves),
+        sum(save["run_seconds"] for save in saves),
+        round(sum(chain["gradients"] for save in saves for chain in save["chains"])),
+        peak_memory(),
+    )
+    return planned.posterior(
+        draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
+        start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
+        stopped={} if isinstance(driven, Together) else chains.stopped, guide=guide, concerns=concerns,
+        notes=planned.notes + failed_restarts(planned.method, guide),
+    )  # fmt: skip
+
+
+def _driven(planned: Plan) -> tuple[Method, Any]:
+    """What the chains of a run are driven by, and its data: the method itself, or several fits of it."""
+    method, data = planned.method, planned.bound.data
+    return (
+        restarts(method, data, planned.key) if isinstance(method, Optimisation) and method.fits > 1 else (method, data)
+    )
+
+
+def _saved_form(planned: Plan, driven: Method, data: Any) -> Any:
+    """The form of what is saved of a chain."""
+    target = planned.bound.target
+    with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+        position = target.position(planned.bound.data)
+        if isinstance(driven, Together):
+            size = data.keys.shape[1]
+            position = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), position)
+        portion = driven.portion(data, 0)
+        return saved_shapes(driven, target, portion, position, planned.key, planned.settings, planned.keeping)
+
+
+def _whereabouts(stages: dict[str, Journal]) -> str:
+    """How far a run without draws has come, in words."""
+    for name, stage in reversed(stages.items()):
+        if stage.manifest is not None:
+            return f"stage '{name}', iteration {min(chain['done'] for chain in stage.manifest['chains'])}"
+    return "it has just begun"
+
+
+def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a run that was begun, and what would be asked for if it were begun now."""
+    restored = restored_model(asked["model"], model, folder.path)
+    try:
+        *args, predict_at = folder.arguments(asked)
+        method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
+        seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(int(word) for word in asked["seed"])
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{folder.path} can't be read, or it is damaged: {error}") from error
+    planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at)
+    return planned, _asked(planned, *described((*args, predict_at)))
+
+
+def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, Any]:
+    """What is asked of a run, as JSON values."""
+    asked = {
+        "model": to_recipe(planned.model),
+        "identity": planned.bound.target.identity,
+        "method": planned.method.record(),
+        "seed": planned.seed,
+        "temperature": planned.temperature,
+        "tempering": planned.tempering,
+        "arguments": arguments,
+        **surroundings(arrays),
+    }
+    return json.loads(json.dumps(asked))
+
+
+def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(args) == 1 and isinstance(args[0], Split):
+        return args[0].x, args[0].y
+    return args
+
+
+@contextmanager
+def _until_full(directory: str | Path) -> Iterator[None]:
+    """Say what a full disk means for a run."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OSError(
+            error.errno,
+            f"the disk of {directory} is full; what was saved is intact: make room, then "
+            f"inference.resume({str(directory)!r})",
+        ) from error

@@ -1,0 +1,67 @@
+"""`inference.run`: any model, any method, one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from inference.catalogue import chosen_method
+from inference.engine.ledger import Ledger
+from inference.methods import Method
+from inference.results.posterior import Posterior, plain_seed
+from inference.runs.execution import execute, plan
+from inference.runs.resuming import execute_in
+from models.validation import positive_number
+
+__all__ = ["run"]
+
+
+def run(
+    model: Callable[..., Any],
+    *args: Any,
+    method: str | Method = "nuts",
+    seed: int | jax.Array = 0,
+    temperature: float = 1.0,
+    tempering: str = "posterior",
+    directory: str | Path | None = None,
+    progress: bool = True,
+    predict_at: Any = None,
+    save_every: float = 10.0,
+    **options: Any,
+) -> Posterior:
+    """Infer the posterior of a model given data.
+
+    Args:
+        model: a network of `models`, or any NumPyro model.
+        args: the model's arguments: `x, y` or a `Split` for a network, whatever it takes for another model.
+        method: "mle", "map", "laplace", "ensemble", "svi", "sgld", "sghmc", "hmc", "nuts" or "mclmc", or a record of
+            options such as `inference.NUTS(chains=2)`.
+        seed: an integer or a typed JAX key (`jax.random.key`); the same seed gives the same draws, bit for bit.
+        temperature: T above 0; see `inference.target.density`. Predictions always use the untempered likelihood.
+        tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
+        directory: where the run lives, so that it survives a crash: draws and states are written there while it goes
+            on, and `inference.resume(directory)` goes on with it to the same bits. Must be empty or not there.
+        progress: show bars, or lines where there is no terminal.
+        predict_at: inputs of a network at which a sampler's predictions are averaged while it draws
+            (`Posterior.averages`), whatever it keeps of the draws.
+        save_every: seconds between two saves into the directory, which is what a crash may lose; where saving takes
+            long, more, so that it costs 2 %, but at most a minute.
+        options: of the method, in place of a record: `method="nuts", chains=2`.
+
+    Returns:
+        The posterior; `Posterior.partial` is True if Ctrl-C stopped the run after its first draws.
+
+    Raises:
+        TypeError: for an argument of the wrong type.
+        ValueError: for a wrong value; nothing has been compiled by then, except for a start of infinite density.
+        OSError: if the directory is in use, or its disk is full; what was saved before is intact.
+    """
+    chosen = chosen_method(method, options)
+    positive_number("save_every", save_every)
+    planned = plan(model, args, chosen, plain_seed(seed), temperature, tempering, predict_at)
+    if directory is None:
+        return execute(planned, lambda stage: Ledger(), progress)
+    return execute_in(directory, planned, args, predict_at, progress, save_every)

@@ -1,0 +1,272 @@
+"""Many fits of one method as one program: the same steps on other starts, other data, or other numbers in the model.
+
+The fits are dealt out to groups, one per core. A group is a chain to the driver, and its fits run side by side in one
+compiled step through `jax.vmap`: small networks leave most of a core idle, and many of them at once don't.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference.engine.driver import drive
+from inference.engine.kept_draws import Keeping
+from inference.engine.ledger import Ledger, Values
+from inference.host.machine import Cost
+from inference.methods import Emission, Method, Step
+from inference.optimisation.optimiser import Optimisation
+from inference.runs.stopping import milestones, settled
+from inference.target.density import Data, Position, Target
+from models import Network, numbers_of, with_numbers
+
+__all__ = ["Fit", "Fits", "FitsState", "Together", "best", "fit_together", "folds", "restarts", "separate"]
+
+_PLACE = "place"  # the scalar of a step that tells which fit it was of
+
+
+class Fits(NamedTuple):
+    """The data of many fits, (group, fit, ...).
+
+    Attributes:
+        data: of each fit; without those axes if all fits share one.
+        numbers: in each fit's model.
+        keys: of each fit.
+        places: which fit each is, among all.
+    """
+
+    data: Data
+    numbers: Any
+    keys: jax.Array
+    places: Any
+
+
+class FitsState(NamedTuple):
+    """Where the fits of a group are.
+
+    Attributes:
+        each: the state of each fit.
+        failed: whether the loss of each was ever not finite.
+    """
+
+    each: Any
+    failed: jax.Array
+
+
+class Fit(NamedTuple):
+    """One fit of many.
+
+    Attributes:
+        draws: each site's values, (1, draw, ...).
+        statistics: each scalar of the draws, (1, draw).
+        curves: each scalar of the steps, (1, step).
+        guide: what a user may want of the last state.
+    """
+
+    draws: Values
+    statistics: Values
+    curves: Values
+    guide: Values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Together(Method):
+    """Groups of fits of one method.
+
+    Attributes:
+        method: of one fit.
+        groups: how many there are.
+        apart: whether each fit has data and numbers of its own.
+    """
+
+    name: ClassVar[str] = "together"
+    kind: ClassVar[str] = "point"
+
+    method: Any
+    groups: int
+    apart: bool
+
+    @property
+    def chains(self) -> int:
+        """One per group."""
+        return self.groups
+
+    @property
+    def iterations(self) -> int:
+        """Those of each fit."""
+        return self.method.iterations
+
+    def program(self) -> Together:
+        """How many groups there are does not shape the program of one."""
+        return replace(self, method=self.method.program(), groups=1)
+
+    def portion(self, data: Fits, chain: int) -> Fits:
+        """The fits of one group."""
+        return _at(data, chain) if self.apart else data._replace(keys=data.keys[chain], places=data.places[chain])
+
+    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> FitsState:
+        """Each fit's own, from its own start and key."""
+        each = self._each(
+            target, data, lambda target, data, key, position: self.method.init(target, data, position, key, None),
+            position,
+        )  # fmt: skip
+        return FitsState(each, jnp.zeros(data.places.shape, bool))
+
+    def step(self, target: Target, data: Any, state: FitsState, limit: jax.Array) -> Step:
+        """One step of each fit; the loss of one that has failed stays NaN, whatever its steps still do."""
+        each, (draws, info) = self._each(
+            target, data, lambda target, data, key, state: self.method.step(target, data, state, limit)[:2], state.each
+        )
+        failed = state.failed | ~jnp.isfinite(info["loss"])
+        loss = jnp.where(failed, jnp.nan, info["loss"])
+        return Step(FitsState(each, failed), (draws, info | {"loss": loss, _PLACE: data.places}))
+
+    def conclude(self, target: Target, data: Any, state: FitsState, key: jax.Array) -> Emission:
+        """Each fit's own, (fit, draw, ...)."""
+        return self._each(
+            target,
+            data,
+            lambda target, data, key, state: self.method.conclude(target, data, state, jax.random.fold_in(key, 1)),
+            state.each,
+        )
+
+    def watch(self, info: dict[str, np.ndarray], done: int) -> None:
+        """Stop at the first fit that fails, if each has its own data; else when the last of the group has failed."""
+        good = np.isfinite(info["loss"]).sum(axis=0)  # steps of this piece that each fit made before it failed
+        if (good.max() if not self.apart else good.min()) == len(info["loss"]):
+            return
+        which = int(good.argmin() if self.apart else good.argmax())
+        try:
+            self.method.watch({name: values[:, which] for name, values in info.items()}, done)
+        except FloatingPointError as error:
+            place = int(info[_PLACE][0, which])
+            raise FloatingPointError(f"{'fold' if self.apart else 'restart'} {place}: {error}") from error
+
+    def gradients(self, info: dict[str, np.ndarray], data: Any) -> float:
+        """Those of all fits of the group."""
+        one = _at(data.data, (0, 0)) if self.apart else data.data
+        return self.method.gradients(info, one) * info["loss"].shape[1]
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """The mean loss of the last hundred steps of all fits that have not failed."""
+        loss = info["loss"][:, np.isfinite(info["loss"][-1])]
+        return f"{loss.shape[1]} fits, mean {self.method.status({'loss': loss}, sums)}"
+
+    def _each(self, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
+        def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:
+            own = replace(target, model=with_numbers(target.model, numbers)) if self.apart else target
+            return function(own, data, key, argument)
+
+        axes = (0, 0, 0, 0, 0) if self.apart else (None, None, 0, 0, 0)
+        return jax.vmap(one, axes)(*fits, argument)
+
+
+def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together, Fits]:
+    """Several fits to the same data, in as many groups on any machine, so that any machine can go on with them."""
+    count = method.fits
+    groups = min(2, count)
+    together = Together(method=method, groups=groups, apart=False, precision=method.precision)
+    return together, Fits(data, (), _dealt(jax.random.split(key, count), groups), _dealt(_counted(count), groups))
+
+
+def folds(
+    method: Optimisation, target: Target, every: Sequence[tuple[Data, Network]], keys: jax.Array
+) -> tuple[Together, Fits, Target]:
+    """Fits to data sets of equal shape, one group per core, and the target that all of them share.
+
+    A target whose model has numbers for arguments can't be differentiated block by block, so it takes all rows at once.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    groups = min(cores, len(every))
+    numbers = np.asarray([numbers_of(model) for _, model in every])
+    data = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), groups), *(data for data, _ in every))
+    shared = replace(target, model=with_numbers(target.model, (1.0,) * numbers.shape[1]), block=0)
+    together = Together(method=method, groups=groups, apart=True, precision=method.precision)
+    places = _dealt(_counted(len(every)), groups)
+    return together, Fits(data, _dealt(numbers, groups), _dealt(keys, groups), places), shared
+
+
+def fit_together(
+    together: Together, target: Target, fits: Fits, starts: list[Position], ledger: Ledger, progress: bool
+) -> tuple[dict[int, Fit], Cost, str]:
+    """Fit all from their starts; what each fit gives, by its number, what all cost, and why they ended.
+
+    Of fits that share their data, those of a group that has failed as a whole are left out.
+
+    Raises:
+        FloatingPointError: if a fit fails; of fits that share their data, if all do.
+        KeyboardInterrupt: if it is stopped.
+    """
+    method, count = together.method, len(starts)
+    positions = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), together.groups), *jax.device_get(starts))
+    outcome = drive(
+        together, target, fits, fits.keys[0, 0], starts=[_at(positions, i) for i in range(together.groups)],
+        settings=None, title=f"{method.name}, {count} fits", progress=progress, ledger=ledger,
+        keeping=Keeping("all", target.model, np.zeros(0)), milestones=milestones(method),
+        enough=lambda draws, scalars: scalars["loss"].shape[1] < method.steps
+        and settled(scalars["loss"], method.patience),
+    )  # fmt: skip
+    if outcome.interrupted:
+        raise KeyboardInterrupt("stopped before all fits were done: there is nothing to return")
+    if outcome.stopped and together.apart:
+        raise FloatingPointError(next(iter(outcome.stopped.values())))
+    going = [group for group in range(together.groups) if group not in outcome.stopped]
+    states = [outcome.states[group] for group in going]
+    each = separate(together, count, going, outcome.draws, outcome.statistics, outcome.curves, states)
+    return each, outcome.cost, outcome.ended
+
+
+def separate(
+    together: Together,
+    count: int,
+    going: Sequence[int],
+    draws: Values,
+    statistics: Values,
+    curves: Values,
+    states: Sequence[FitsState],
+) -> dict[int, Fit]:
+    """The fits by number, of what the groups that went on have emitted: (group, fit, draw, ...), (group, step, fit)."""
+    size = -(-count // together.groups)
+
+    def of(i: int) -> Fit:
+        group, place = going.index(i // size), i % size
+        return Fit(
+            {name: values[group, place][None] for name, values in draws.items()},
+            {name: values[group, place][None] for name, values in statistics.items()},
+            {name: values[group, :, place][None] for name, values in curves.items() if name != _PLACE},
+            together.method.fitted(_at(states[group].each, place)),
+        )
+
+    return {i: of(i) for i in range(count) if i // size in going}
+
+
+def best(fits: dict[int, Fit], count: int) -> Fit:
+    """The fit with the least mean loss over its last tenth.
+
+    Its guide has that of all so many fits as "restart_loss"; NaN for those that have failed.
+    """
+    last = np.full(count, np.nan)
+    for i, fit in fits.items():
+        last[i] = fit.curves["loss"][0, -max(1, fit.curves["loss"].shape[1] // 10) :].mean()
+    chosen = fits[int(np.nanargmin(last))]
+    return chosen._replace(guide=chosen.guide | {"restart_loss": last})
+
+
+def _counted(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)
+
+
+def _dealt(values: Any, groups: int) -> Any:
+    """Values of the fits, (group, fit, ...); the last group does some again where they don't divide."""
+    size = -(-len(values) // groups)
+    return values[np.arange(groups * size) % len(values)].reshape(groups, size, *values.shape[1:])
+
+
+def _at(tree: Any, place: Any) -> Any:
+    """What each leaf of a tree has at a place."""
+    return jax.tree.map(lambda leaf: leaf[place], tree)

@@ -1,0 +1,131 @@
+"""Where chains start: at random, at a MAP point, or each at its own member of a short deep ensemble.
+
+A network's posterior has many modes, and a random point is far from all of them: a sampler that starts there spends its
+warm-up falling. An ensemble takes a second or so, finds a mode for each chain, and fails with a reason where a network
+can't be trained at all. While it trains, the noise stays at the median of its prior: a network that meets every target
+exactly would take it to 0, where the density has no bound, and leave the chain in a crack that is not the posterior.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from inference.engine import programs
+from inference.engine.driver import drive
+from inference.engine.kept_draws import Keeping
+from inference.engine.ledger import Ledger
+from inference.host.machine import Cost
+from inference.host.tracing import TRACING
+from inference.methods import Method
+from inference.optimisation.ensembles import Ensemble
+from inference.optimisation.optimiser import Minibatch
+from inference.target.binding import explain_start
+from inference.target.density import Data, Position, Target
+from models import Network
+
+__all__ = ["Starts", "find_starts", "start_of"]
+
+_STEPS = 1000
+_BATCH, _WHOLE = 128, 2000  # rows per step, from so many rows on
+
+
+class Starts(NamedTuple):
+    """Each chain's start.
+
+    Attributes:
+        positions: one per chain.
+        how: one of `inference.methods.STARTS`.
+        cost: what finding them took.
+    """
+
+    positions: list[Position]
+    how: str
+    cost: Cost
+
+
+def find_starts(
+    method: Method,
+    target: Target,
+    data: Data,
+    key: jax.Array,
+    progress: bool,
+    ledger: Callable[[str], Ledger],
+) -> Starts:
+    """A start for each chain, or fit, of a method; which does not depend on how many there are.
+
+    Raises:
+        ValueError: if no random point has a finite density.
+        KeyboardInterrupt: if it is stopped.
+    """
+    how = start_of(method, target.model)
+    random_key, train_key = jax.random.split(key)
+    if how in ("random", "prior"):
+        return _at_random(method, target, data, random_key, how)
+    rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
+    trainer = _Trainer(
+        chains=method.chains if how == "ensemble" else method.fits,
+        steps=_STEPS,
+        batch_size=_BATCH if rows > _WHOLE else None,
+        precision=method.precision,
+        held=_held(target.model, target, data) if isinstance(target.model, Network) else (),
+    )
+    first = _at_random(trainer, target, data, random_key, "random", trainer.held)
+    trained = drive(
+        trainer, target, data, train_key, starts=first.positions, settings=None, title=f"{method.name} start",
+        progress=progress, gather=False, ledger=ledger("start"), keeping=Keeping("all", target.model, np.zeros(0)),
+    )  # fmt: skip
+    if trained.interrupted:
+        raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
+    positions = [state.parameters for state in trained.states]
+    if how == "map":
+        positions = positions * method.chains
+    return Starts(positions, how, first.cost + trained.cost)
+
+
+def start_of(method: Method, model: Any) -> str:
+    """How a method starts on a model, one of `inference.methods.STARTS`."""
+    return method.start or ("ensemble" if isinstance(model, Network) else "random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trainer(Ensemble):
+    """An ensemble of which some sites stay where they are.
+
+    Attributes:
+        held: their names.
+    """
+
+    held: tuple[str, ...] = ()
+
+    def objective(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Minus the log density, without a gradient in the sites that are held."""
+        held = {name: lax.stop_gradient(parameters[name]) for name in self.held}
+        return super().objective(target, data, batch, parameters | held, key)
+
+
+def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
+    """The sites of a network that its outputs don't depend on: the noise."""
+    return tuple(sorted(set(target.position(data)) - set(model.weights(np.asarray(data.arrays[0][:1])))))
+
+
+def _at_random(
+    method: Method, target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...] = ()
+) -> Starts:
+    began = time.perf_counter()
+    positions = []
+    with TRACING, jax.enable_x64(method.precision == "float64"):
+        for i in range(max(method.chains, method.fits)):
+            position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
+            if not found:
+                raise explain_start(target, data, position)
+            positions.append(position)
+    return Starts(positions, how, Cost(time.perf_counter() - began, 0.0, 0, 0))

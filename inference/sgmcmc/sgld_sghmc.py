@@ -1,0 +1,301 @@
+r"""SGLD and SGHMC: samplers that see a minibatch per step and have no Metropolis step.
+
+Let g(w) be an unbiased estimate, from a minibatch, of the gradient of T times the log density at temperature T (under
+`tempering="posterior"` that is the full data's log density itself), with covariance V. With step size e, friction a,
+preconditioner G, a diagonal, and n standard normal:
+
+    r <- (1 - a) r + e G g(w) + sqrt(2 a e T G) n
+    w <- w + r
+
+SGHMC (Chen et al. 2014, equation 15) has a below 1; SGLD (Welling & Teh 2011) is a = 1,
+
+    w <- w + e G g(w) + sqrt(2 e T G) n
+
+The noise n is that of temperature T whatever the size of the minibatch. Both are right only as e goes to 0. On a normal
+target with Hessian H, SGLD with G = I has the covariance S = (I - e H) S (I - e H) + e^2 V + 2 e T I. Two biases are
+left: for want of a Metropolis step, of the order of e H / 2, and from the minibatch, e V / 2 T. Both are measured as
+the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures, which are T where
+there is no bias (Wenzel et al. 2020):
+
+    kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D          (for a constant e)
+    configurational   -(w - c) . g(w) / D        for any fixed c: integration by parts
+
+where c is the position halfway through the warm-up. The log density `lp` of a draw is that of all rows.
+
+Minibatches are drawn anew at each step, see `inference.sgmcmc.minibatch_gradients`. BlackJAX's SGHMC is not used: its
+momentum has temperature 1 at any temperature and comes from a key that is used again, and all steps of a trajectory
+share a batch.
+
+References: https://dl.acm.org/doi/10.5555/3104482.3104568, https://arxiv.org/abs/1402.4102,
+https://arxiv.org/abs/2002.02405 (temperatures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from inference.methods import Sampler, Step
+from inference.optimisation.optimiser import check_rows
+from inference.sgmcmc.langevin_step import Langevin, State
+from inference.sgmcmc.minibatch_gradients import as_position, as_vector
+from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
+from inference.sgmcmc.temperatures import noise_concern, temperature_concern
+from inference.target.density import Data, Position, Target
+from models.validation import fraction, one_of, positive_integer, positive_number
+
+__all__ = ["SGHMC", "SGLD"]
+
+_TINY = 1e-30
+_CYCLES, _TUNING = 4, 500
+_MOST_STEPS = 2**31 - 1  # as int32 counts them
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StochasticGradient(Sampler):
+    """Base of both.
+
+    Attributes:
+        step_size: e, at its largest. None lets a pilot, and then the warm-up of each chain, find one that keeps the
+            gradient's noise at 5 % of the injected noise and, by the largest curvature, the other bias within 10 % of a
+            variance, as far as the warm-up has come to the posterior.
+        batch_size: rows per step; None uses all rows, which leaves the second bias alone. For networks, and models of
+            your own that subsample a plate, see `inference.target.plates`.
+        schedule: "constant"; "decaying" after the warm-up as (1 + 10 t)^(-1/3), t from 0 to 1 (Teh et al. 2016); or
+            "cyclical", a cosine from e to 0 in each of `cycles`, which goes without noise to another mode in its share
+            of the warm-up, and gives its share of the draws in the rest (Zhang et al. 2020).
+        cycles: of the cyclical schedule; None is 4.
+        preconditioner: None, or "rmsprop": G = 1 / root mean square of the gradient, scaled to a mean of 1, from the
+            first half of the pilot (Li et al. 2016); it stays as it is from there, so it needs no correction term.
+        control_variates: take away the gradient's noise near the position halfway through the warm-up, at two gradients
+            per step.
+        tuning: steps of the pilot, which is needed for `step_size=None` and a preconditioner; None is 500.
+    """
+
+    draws: int = 500
+    warmup: int = 10_000
+    thin: int = 100
+    step_size: float | None = None
+    batch_size: int | None = None
+    schedule: str = "constant"
+    cycles: int | None = None
+    preconditioner: str | None = None
+    control_variates: bool = False
+    tuning: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for count in ("batch_size", "cycles", "tuning"):
+            if getattr(self, count) is not None:
+                positive_integer(f"{self.name}: {count}", getattr(self, count))
+        if self.step_size is not None:
+            positive_number(f"{self.name}: step_size", self.step_size)
+            if self.step_size < np.finfo(self.precision).tiny:
+                raise ValueError(
+                    f"{self.name}: {self.precision} can't hold step_size={self.step_size}; use a larger one"
+                )
+        one_of(f"{self.name}: schedule", self.schedule, SCHEDULES)
+        if self.preconditioner is not None:
+            one_of(f"{self.name}: preconditioner", self.preconditioner, ("rmsprop",))
+        if not isinstance(self.control_variates, bool):
+            raise TypeError(f"{self.name}: control_variates must be True or False, got {self.control_variates!r}")
+        if self.control_variates and self.batch_size is None:
+            raise ValueError(f"{self.name}: control_variates need minibatches; give batch_size")
+        if self.cycles is not None and self.schedule != "cyclical":
+            raise ValueError(f'{self.name}: cycles are those of schedule="cyclical"; leave cycles out, or ask for it')
+        if self.tuning is not None and not self._piloted:
+            raise ValueError(
+                f"{self.name}: tuning is the length of a pilot, and with a step_size and no preconditioner none is "
+                "run; leave tuning out"
+            )
+        for count in ("draws", "warmup"):
+            if getattr(self, count) % self._number_of_cycles:
+                raise ValueError(
+                    f"{self.name}: {self._number_of_cycles} cycles must divide draws and warmup, of which each has its "
+                    f"share, got {count}={getattr(self, count)}"
+                )
+        steps = max(self.iterations * self.thin, self._tuning)
+        if steps > _MOST_STEPS:
+            most = f"{self.name}: a chain has at most {_MOST_STEPS:,} steps"
+            raise ValueError(f"{most}; warmup + draws * thin is {steps:,}")
+
+    @property
+    def _piloted(self) -> bool:
+        """Whether something is left for a pilot to find."""
+        return self.step_size is None or self.preconditioner is not None
+
+    @property
+    def _tuning(self) -> int:
+        return _TUNING if self.tuning is None else self.tuning
+
+    @property
+    def _number_of_cycles(self) -> int:
+        return (self.cycles or _CYCLES) if self.schedule == "cyclical" else 1
+
+    @property
+    def _damping(self) -> float:
+        """A, the friction."""
+        return 1.0
+
+    @property
+    def _cycles(self) -> Cycles:
+        cycles = self._number_of_cycles
+        return Cycles(cycles, -(-self.warmup // cycles // self.thin), self.draws // cycles)
+
+    @property
+    def iterations(self) -> int:
+        """One per `thin` steps, of which the last gives a draw."""
+        return self._cycles.cycles * self._cycles.length
+
+    @property
+    def kept(self) -> Sequence[int]:
+        """Those after the warm-up, of each cycle."""
+        return self._cycles
+
+    def program(self) -> _StochasticGradient:
+        """How long it runs is data of the program."""
+        return replace(self._of_length(0, 1), tuning=None, step_size=None, start=None)
+
+    def _of_length(self, warmup: int, draws: int) -> _StochasticGradient:
+        """One short chain."""
+        cycles = 1 if self.schedule == "cyclical" else None
+        return replace(self, chains=1, warmup=warmup, draws=draws, thin=1, cycles=cycles, until=None, keep="all")
+
+    @property
+    def caveat(self) -> str:
+        """Without a Metropolis step, the draws are biased."""
+        return (
+            f"{self.name.upper()} has no Metropolis step, so its draws are biased by the step size: the temperatures "
+            "show how much, and half the step_size halves it."
+        )
+
+    def check(self, target: Target, data: Data) -> None:
+        """A minibatch needs a network or a subsampled plate, and no more rows than there are."""
+        check_rows(self.name, self.batch_size, target, data)
+
+    def settings(self, target: Target, data: Data) -> Settings:
+        """Those of the pilot, if there is one."""
+        ones = np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision)
+        settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
+        return settings.piloted(self._tuning) if self._piloted else settings
+
+    def pilot(self) -> _StochasticGradient | None:
+        """One chain that finds what is not given."""
+        return self._of_length(self._tuning - 1, 1) if self._piloted else None
+
+    def tuned(self, settings: Settings, state: State) -> Settings:
+        """What the pilot found."""
+        found = jax.device_get(state.settings)
+        return Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size).found(found, self.schedule)
+
+    def _langevin(self, target: Target) -> Langevin:
+        return Langevin(
+            target,
+            self._damping,
+            self.batch_size,
+            self.schedule,
+            self.control_variates,
+            self.preconditioner is not None,
+        )
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> State:
+        """At rest at a start."""
+        return self._langevin(target).begin(data, as_vector(position), key, settings)
+
+    def step(self, target: Target, data: Data, state: State, limit: jax.Array) -> Step:
+        """Steps up to the next draw, or as many as `limit` allows."""
+        langevin, thin = self._langevin(target), state.settings.thin
+        steps = jnp.minimum(thin - state.steps % thin, limit)
+        state = lax.fori_loop(0, steps, lambda _, state: langevin.move(data, state), state)
+        complete = state.steps % thin == 0
+        settings, damping, temperature = state.settings, self._damping, data.temperature
+        step_size, _ = langevin.step_size(settings, state.steps - 1)
+        square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
+        noise = state.tuning.mean_noise(settings.preconditioner)
+        position = as_position(target, data, state.position)
+        statistics = {
+            "configurational_temperature": state.pull / thin,
+            "gradient_noise_ratio": step_size * noise / (2 * damping * temperature),
+            "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
+            "lp": lax.cond(
+                complete & settings.draws(state.steps - 1),
+                lambda: target.log_density(position, data),
+                lambda: state.log_density / temperature,  # of no draw: to see that it is finite
+            ),
+            "n_gradients": state.gradients,
+            "n_steps": thin,
+            "step_size": step_size,
+        }
+        emission = target.constrain(position, data), statistics
+        pull, gradients = (jnp.where(complete, 0.0, sum_so_far) for sum_so_far in (state.pull, state.gradients))
+        return Step(state._replace(pull=pull, gradients=gradients), emission, complete, steps)
+
+    def watch(self, info: dict[str, np.ndarray], done: int) -> None:
+        """Stop at the first log density that is not finite."""
+        bad = np.flatnonzero(~np.isfinite(info["lp"]))
+        if bad.size:
+            where = (done - len(info["lp"]) + int(bad[0]) + 1) * int(info["n_steps"][0])
+            step_size = float(info["step_size"][bad[0]])
+            raise FloatingPointError(
+                f"{self.name}: the log density became {info['lp'][bad[0]]} by step {where} with step_size="
+                f"{step_size:.3g}; try step_size={step_size / 10:.1g}, or check the scale of the data"
+            )
+
+    def concerns(
+        self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
+    ) -> tuple[str, ...]:
+        """A gradient that is too noisy for its step, and draws that are not at the temperature."""
+        temperature = float(data.temperature)
+        found = noise_concern(statistics, self.control_variates) + temperature_concern(statistics, temperature)
+        return tuple(f"{self.name}: {concern}" for concern in found)
+
+    def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
+        """Over all rows; a minibatch's counts for its share of them."""
+        return float(info["n_gradients"].sum())
+
+    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
+        """Mean step size and temperature."""
+        step_size, temperature = (sums[name] / sums["count"] for name in ("step_size", "kinetic_temperature"))
+        return f"step size {step_size:.3g}, kinetic temperature {temperature:.3g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGLD(_StochasticGradient):
+    """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
+
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step. On
+    most networks that is too short for a posterior, and so is ten times that: without momentum a chain diffuses.
+    """
+
+    name: ClassVar[str] = "sgld"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGHMC(_StochasticGradient):
+    """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
+
+    Defaults: 4 chains of 500 draws, one every 500 steps, after 50,000 steps; a pilot of 500 and they find the step.
+
+    Attributes:
+        friction: a, above 0 and below 1: the share of the momentum that a step takes away.
+    """
+
+    name: ClassVar[str] = "sghmc"
+
+    warmup: int = 50_000
+    thin: int = 500
+    friction: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fraction("sghmc: friction", self.friction)
+
+    @property
+    def _damping(self) -> float:
+        return self.friction

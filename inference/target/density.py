@@ -1,0 +1,275 @@
+r"""The target: model and data as one log density over unconstrained weights.
+
+A position is a dict from the name of each latent site to its unconstrained value u; the site's own value is
+w = t(u) with the bijection t of its support. The log density has three terms, kept apart:
+
+    log-likelihood  log p(y | w)         observed sites and factors
+    log-prior       log p(w)             latent sites
+    log-Jacobian    log |det dt/du|      so that u has a density of its own
+
+This file alone says what temperature and minibatches mean. With temperature T, samplers see
+
+    tempering="posterior":    (log p(y | w) + log p(w)) / T + log |det dt/du|
+    tempering="likelihood":    log p(y | w) / T + log p(w)  + log |det dt/du|
+
+The Jacobian belongs to the coordinates and is never tempered. A point estimate maximises the density of the sites
+themselves, so it leaves the Jacobian out. A minibatch of B of N rows estimates the log-likelihood without bias by N / B
+times that of its rows. A Gaussian is so tempered with its normaliser, whether its scale is fixed, learned or an output.
+
+The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
+block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on
+the number of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64
+whatever that precision is, because a difference of two large float32 energies is mostly rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpyro import handlers
+from numpyro.distributions import ImproperUniform
+from numpyro.distributions.transforms import biject_to
+from numpyro.infer.initialization import init_to_median, init_to_uniform
+from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
+
+from inference.target.arguments import Arguments, fingerprint
+from inference.target.plates import Rows, Subsampled
+from inference.target.row_blocks import log_likelihood_by_blocks
+
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper", "standard_normal"]
+
+TEMPERINGS = ("posterior", "likelihood")
+Position = dict[str, jax.Array]
+
+_MEDIAN_DRAWS = 101  # of the prior: a start needs no more
+_TRIES = 100  # of finding a start with a finite density and gradient, as in Stan and NumPyro
+
+
+class Data(NamedTuple):
+    """What compiled programs take as arguments: nothing here is ever closed over.
+
+    Attributes:
+        arrays: the array arguments of the model, in order.
+        temperature: T, a scalar.
+    """
+
+    arrays: tuple[Any, ...]
+    temperature: Any
+
+    def rows(self, chosen: Any) -> Data:
+        """Some rows of data whose arrays all have one row per example."""
+        return self._replace(arrays=tuple(array[chosen] for array in self.arrays))
+
+    def in_precision_of(self, position: Position) -> Data:
+        """The same with numbers, not integers, in the precision of a position."""
+        precision = next(iter(position.values())).dtype
+        return jax.tree.map(
+            lambda leaf: leaf.astype(precision) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, self
+        )
+
+
+class View(NamedTuple):
+    """How a guide looks at the terms, where it knows more of them than one draw says.
+
+    Attributes:
+        expected: the expectation of the log prior of a site, given its name and its prior; None where only a draw can
+            tell.
+        layers: a handler of the layers' messages, see `models.layers`, around the model.
+    """
+
+    expected: Callable[[str, Any], jax.Array | None]
+    layers: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+
+
+class Terms(NamedTuple):
+    """The three terms of the log density, untempered."""
+
+    log_likelihood: jax.Array
+    log_prior: jax.Array
+    log_jacobian: jax.Array
+
+
+@dataclass(frozen=True)
+class Target:
+    """The log density of a model's latent sites given data; hashable, so that programs are compiled once.
+
+    Attributes:
+        model: a NumPyro model. arguments: how its arguments are made from `Data.arrays`. tempering: which terms the
+        temperature divides, "posterior" or "likelihood". identity: what the model computes, for a model that is not
+        equal by value alone; see `inference.target.arguments`. block: rows per block of the log-likelihood, whose
+        arrays then all have one row per example; 0 for all at once. exact: whether the model can be evaluated in
+        float64; one that insists on float32 somewhere can't.
+    """
+
+    model: Callable[..., Any]
+    arguments: Arguments
+    tempering: str = "posterior"
+    identity: str = ""
+    block: int = 0
+    exact: bool = True
+
+    def terms(self, position: Position, data: Data, view: View | None = None) -> Terms:
+        """The three terms at a position, over all rows; in one piece if a view has its own way with the layers."""
+        if not self.block or self.block >= len(data.arrays[0]) or (view is not None and view.layers is not None):
+            return self.terms_at_once(position, data, view)
+        first = self.terms_at_once(position, data.rows(slice(0, 1)), view)  # for the terms that no row is part of
+        return first._replace(log_likelihood=log_likelihood_by_blocks(self, position, data))
+
+    def terms_at_once(self, position: Position, data: Data, view: View | None = None) -> Terms:
+        """The three terms in one piece, in the precision of the position."""
+        data = data.in_precision_of(position)
+        model = self.model if view is None or view.layers is None else view.layers(self.model)
+        substituted = handlers.substitute(model, substitute_fn=partial(_unconstrain_reparam, position))
+        log_probs, trace = compute_log_probs(substituted, self.arguments.fill(data.arrays), {}, {})
+        jacobians = {f"_{name}_log_det" for name in position}
+        likelihood = prior = jacobian = jnp.zeros(())
+        for name, log_prob in log_probs.items():
+            if name in jacobians:
+                jacobian = jacobian + log_prob
+            elif trace[name]["is_observed"]:
+                likelihood = likelihood + log_prob
+            else:
+                scale = 1.0 if trace[name]["scale"] is None else trace[name]["scale"]
+                whole = not jnp.ndim(scale)  # an expectation is that of all values of a site together
+                expected = view.expected(name, trace[name]["fn"]) if view is not None and whole else None
+                prior = prior + (log_prob if expected is None else scale * expected)
+        return Terms(likelihood, prior, jacobian)
+
+    def estimate(self, position: Position, data: Data, rows: jax.Array | None, view: View | None = None) -> Terms:
+        """The terms with the log-likelihood estimated from some rows; None means all of them."""
+        if rows is None:
+            return self.terms(position, data, view)
+        if isinstance(self.model, Subsampled):
+            with Rows(rows, self.model.plate):
+                return self.terms(position, data, view)
+        terms = self.terms(position, data.rows(rows), view)
+        return terms._replace(log_likelihood=terms.log_likelihood * (len(data.arrays[0]) / len(rows)))
+
+    def rows(self, data: Data) -> int:
+        """How many rows there are to take minibatches of."""
+        return self.model.rows if isinstance(self.model, Subsampled) else len(data.arrays[0])
+
+    def tempered(self, terms: Terms, data: Data) -> jax.Array:
+        """The log density of the sites at the data's temperature, without the Jacobian."""
+        if self.tempering == "likelihood":
+            return terms.log_likelihood / data.temperature + terms.log_prior
+        return (terms.log_likelihood + terms.log_prior) / data.temperature
+
+    def log_density(self, position: Position, data: Data) -> jax.Array:
+        """What samplers draw from: the tempered log density in unconstrained coordinates."""
+        terms = self.terms(position, data)
+        return self.tempered(terms, data) + terms.log_jacobian
+
+    def exact_log_density(self, position: Position, data: Data) -> jax.Array:
+        """The same in float64, in the middle of a float32 program too; computed in float32 if the model insists."""
+        if not self.exact:
+            value = self.log_density(position, data)
+            with jax.enable_x64(True):
+                return value.astype(jnp.float64)
+        with jax.enable_x64(True):
+            return self.log_density(jax.tree.map(lambda leaf: leaf.astype(jnp.float64), position), data)
+
+    def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
+        """The sites' own values, and the model's deterministic sites."""
+        return constrain_fn(self.model, self.arguments.fill(data.arrays), {}, position, return_deterministic=True)
+
+    def position(self, data: Data) -> Position:
+        """The shapes of a position; nothing is computed."""
+        return jax.eval_shape(lambda data: self._propose(jax.random.key(0), data), data)
+
+    def identified(self, data: Data) -> Target:
+        """This target with a fingerprint of its model, so that a model which has changed meets no old program."""
+        position = self.position(data)
+        what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
+        return replace(self, identity=what)
+
+    def start(
+        self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()
+    ) -> tuple[Position, jax.Array]:
+        """A random position with finite density and gradient, and whether one was found.
+
+        A site whose `infer` entry has a "start_scale" starts normal with that scale; others start uniform on (-2, 2)
+        in unconstrained coordinates. If `how` is "prior", all that can be drawn from their prior are. Sites that are
+        `held` start at the median of their prior.
+        """
+
+        def good(position: Position) -> jax.Array:
+            value, gradient = jax.value_and_grad(self.log_density)(position, data)
+            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]
+            return jnp.isfinite(value) & jnp.all(jnp.stack(finite))
+
+        def again(carry: tuple[jax.Array, Position, jax.Array]) -> tuple[jax.Array, Position, jax.Array]:
+            attempt, _, _ = carry
+            position = self._propose(jax.random.fold_in(key, attempt), data, how, held)
+            return attempt + 1, position, good(position)
+
+        nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, how=how, held=held), key, data))
+        _, position, found = lax.while_loop(
+            lambda carry: (carry[0] < _TRIES) & ~carry[2], again, (jnp.int32(0), nowhere, jnp.array(False))
+        )
+        return position, found
+
+    def trace(self, key: jax.Array, data: Data, how: str, held: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The model run once, with latent sites at "random", or from the "prior"; `held` ones at its median."""
+        at_random, at_median = init_to_uniform(radius=2.0), init_to_median(num_samples=_MEDIAN_DRAWS)
+
+        def value(site: dict[str, Any]) -> Any:
+            if site["value"] is not None:
+                return None
+            if not proper(site):
+                return at_random(site)
+            if site["name"] in held:
+                return at_median(site)
+            return None if how == "prior" else at_random(site)
+
+        def placeholder(site: dict[str, Any]) -> Any:  # for what `_propose` draws itself: it needs no key
+            drawn = how == "random" and site["type"] == "sample" and "start_scale" in site["infer"]
+            return jnp.zeros(site["fn"].shape()) if drawn and not site["is_observed"] else None
+
+        model = handlers.seed(handlers.substitute(self.model, substitute_fn=placeholder), key)
+        model = handlers.substitute(
+            model, substitute_fn=lambda site: None if site["value"] is not None else value(site)
+        )
+        return handlers.trace(model).get_trace(*self.arguments.fill(data.arrays))
+
+    def _propose(self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()) -> Position:
+        model_key, start_key = jax.random.split(key)
+        sites = latent_sites(self.trace(model_key, data, how, held))
+        position = {name: biject_to(site["fn"].support).inv(site["value"]) for name, site in sites.items()}
+        scales = {
+            name: site["infer"]["start_scale"]
+            for name, site in sites.items()
+            if "start_scale" in site["infer"] and not (how == "prior" and proper(site))
+        }
+        normal = standard_normal(start_key, {name: position[name] for name in scales})
+        return position | {name: scale * normal[name] for name, scale in scales.items()}
+
+
+def proper(site: dict[str, Any]) -> bool:
+    """Whether a site can be drawn from its prior."""
+    base: Any = site.get("fn")
+    while hasattr(base, "base_dist"):
+        base = base.base_dist
+    return not isinstance(base, ImproperUniform)
+
+
+def standard_normal(key: jax.Array, template: Any) -> Any:
+    """Independent N(0, 1) in the shape of a tree, drawn at once: one generator compiles faster than several."""
+    leaves, structure = jax.tree.flatten(template)
+    if not leaves:
+        return template
+    ends = np.cumsum([leaf.size for leaf in leaves])
+    draws = jnp.split(jax.random.normal(key, (ends[-1],), leaves[0].dtype), ends[:-1])
+    return jax.tree.unflatten(structure, [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)])
+
+
+def latent_sites(trace: dict[str, Any]) -> dict[str, Any]:
+    """The unobserved sample sites of a trace."""
+    return {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}

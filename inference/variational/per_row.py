@@ -1,0 +1,148 @@
+r"""Estimators of the expected log-likelihood under independent normal weights, as effect handlers around the model.
+
+A layer asks, by a message, for x W + b. With W ~ N(mu, sigma^2) drawn once, all rows share the draw, and their errors
+don't average out. The handlers give each row its own randomness, and the model stays as it is:
+
+    local     x_i W_i = x_i mu + sqrt(x_i^2 sigma^2) e_i,                 one e_i per row and unit
+    flipout   x_i W_i = x_i mu + ((x_i * s_i) (sigma * e)) * r_i,         signs s_i, r_i per row, one e for all
+
+`local` draws the outputs themselves (Kingma, Salimans & Welling 2015), which is exact where each weight is used once
+per row. Where a layer uses its weights at many positions of a row, or is called many times, as in a recurrence, its
+outputs share the draw: `local` would draw them apart, so it is refused there; flipout's signs are the same at all
+positions and in all calls (Wen et al. 2018), because their key depends on the layer's name alone.
+
+References: https://arxiv.org/abs/1506.02557, https://arxiv.org/abs/1803.04386.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import get_opaque_trace_state
+from numpyro.primitives import Messenger
+
+from inference.target.density import Data, Position, Target, standard_normal
+from models.layers import affine
+
+__all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layers_of"]
+
+
+class Layerwise(Messenger):
+    """Base of handlers that answer what dense layers ask. Subclasses give `answer`.
+
+    Args:
+        key: of all layers.
+        fn: the model.
+    """
+
+    def __init__(self, key: jax.Array, fn: Any = None) -> None:
+        self.key = key
+        super().__init__(fn)
+
+    def key_of(self, layer: str) -> jax.Array:
+        """The layer's own key, the same in all its calls: its weights are drawn once, however often they are used."""
+        return jax.random.fold_in(self.key, zlib.crc32(layer.encode()))
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        """Answer the message of a dense layer."""
+        if msg["type"] == "layer" and msg["value"] is None and msg["fn"] is affine:
+            msg["value"] = self.answer(msg["name"], *msg["args"])
+
+    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+        """What the layer gives for each row; None leaves it to the weights given."""
+        raise NotImplementedError(f"{type(self).__name__} must have an answer")
+
+
+class Local(Layerwise):
+    """The outputs of each layer drawn per row."""
+
+    def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
+        self.location, self.scale = location, scale
+        super().__init__(key, fn)
+
+    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+        """Normal outputs with the mean and the variance that random weights give them."""
+        weights, biases = f"{layer}.weight", f"{layer}.bias"
+        if weights not in self.location or biases not in self.location:
+            return None
+        mean = affine(x, self.location[weights], self.location[biases])
+        variance = affine(jnp.square(x), jnp.square(self.scale[weights]), jnp.square(self.scale[biases]))
+        return mean + jnp.sqrt(variance) * jax.random.normal(self.key_of(layer), mean.shape, mean.dtype)
+
+
+class Flipout(Layerwise):
+    """One deviation of the weights for all rows, with random signs per row."""
+
+    def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
+        draw_key, signs_key = jax.random.split(key)
+        self.location = location
+        self.deviation = jax.tree.map(jnp.multiply, scale, standard_normal(draw_key, scale))
+        super().__init__(signs_key, fn)
+
+    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+        """The mean, and the deviation with the row's signs on inputs and outputs."""
+        weights, biases = f"{layer}.weight", f"{layer}.bias"
+        if weights not in self.location or biases not in self.location:
+            return None
+        inner, outer = jax.random.split(self.key_of(layer))
+        between = (1,) * (x.ndim - 2)  # signs are the same at all positions of a row
+        into = _signs(inner, (len(x), *between, x.shape[-1]), x.dtype)
+        out = _signs(outer, (len(x), *between, weight.shape[-1]), x.dtype)
+        deviation = affine(x * into, self.deviation[weights], self.deviation[biases])
+        return affine(x, self.location[weights], self.location[biases]) + deviation * out
+
+
+ESTIMATORS: dict[str, Any] = {"weights": None, "local": Local, "flipout": Flipout}
+"""The estimators by name."""
+
+
+def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
+    """A model's layers by name: whether each is dense, and whether it uses its weights once per row."""
+    found: dict[str, tuple[bool, bool]] = {}
+
+    class Recorder(Messenger):
+        def __init__(self) -> None:
+            self.outermost = get_opaque_trace_state(convention="nnx")
+            super().__init__()
+
+        def process_message(self, msg: dict[str, Any]) -> None:
+            if msg["type"] != "layer":
+                return
+            dense, _ = found.get(msg["name"], (True, True))
+            in_a_loop = get_opaque_trace_state(convention="nnx") != self.outermost  # whose body is traced once
+            once = msg["name"] not in found and msg["args"][0].ndim == 2 and not in_a_loop
+            found[msg["name"]] = dense and msg["fn"] is affine, once
+
+    def trace(data: Data) -> None:
+        with Recorder():
+            target.trace(jax.random.key(0), data, "random")
+
+    jax.eval_shape(trace, data)
+    return found
+
+
+def check_layers(what: str, target: Target, data: Data, instead: str = "") -> None:
+    """Require layers, all of them dense; and, if there is a remedy to give, that each uses its weights once per row."""
+    layers, sites = layers_of(target, data), target.position(data)
+    if not layers:
+        raise ValueError(f"{what} needs a model with the layers of models, which this one has not")
+    for name, (dense, used_once) in layers.items():
+        if not dense:
+            raise ValueError(f"{what} is for dense layers, which '{name}' is not")
+        if f"{name}.weight" not in sites or f"{name}.bias" not in sites:
+            raise ValueError(
+                f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
+                "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
+            )
+        if instead and not used_once:
+            raise ValueError(
+                f"{what} is exact only where each weight is used once per row, and '{name}' uses its own at many "
+                f"positions or times; {instead}"
+            )
+
+
+def _signs(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    return jax.random.rademacher(key, shape, dtype)

@@ -1,0 +1,245 @@
+r"""Stochastic variational inference: the guide closest to the posterior in KL divergence.
+
+Minimises the variational free energy over the guide q, in unconstrained coordinates u with log-Jacobian j(u):
+
+    F(q) = -E_q[log-likelihood] / T - E_q[log-prior] / T' - E_q[j] - H[q],    T' = T or 1
+
+where T' = T under `tempering="posterior"` and 1 under "likelihood"; at T = 1 it is -log p(y) + KL(q || posterior). The
+expected log-likelihood is an average over `particles` draws and a minibatch (unbiased, by `inference.target.density`);
+expected log-prior and entropy are in closed form where the guide has one, and averages over the same draws where it has
+not.
+
+With minibatches the last three terms, KL(q || prior) at T = 1, belong to every one of the M steps of an epoch in equal
+parts, or, by Blundell et al. (2015, equation 9), to step i = 1, ..., M with weight 2^(M - i) / (2^M - 1): the first
+steps are led by the prior, the last ones by the data. Written as 2^-i / (1 - 2^-M), which can't overflow.
+
+After the last step the posterior is `draws` independent draws from the guide. Each comes with `lp`, the log density it
+approximates, and, unless the guide is singular, `guide_log_density`, log q, which importance diagnostics need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from inference.methods import STARTS, Emission
+from inference.optimisation.optimiser import Minibatch, Optimisation, OptimisationState
+from inference.target.density import Data, Position, Target, Terms, View
+from inference.variational.correlated import FullRank, LowRank
+from inference.variational.dropout import Dropout
+from inference.variational.gaussian import Gaussian
+from inference.variational.guide import Drawn, Guide
+from inference.variational.mixture import Mixture
+from inference.variational.numpyro_guides import Foreign
+from models import Network
+from models.validation import one_of, positive_integer
+
+__all__ = ["GUIDES", "SVI"]
+
+GUIDES: dict[str, type[Guide]] = {guide.name: guide for guide in (Gaussian, LowRank, FullRank, Mixture, Dropout)}
+"""The guides by name."""
+
+_OPTIONS = tuple(dict.fromkeys(option for guide in GUIDES.values() for option in guide.takes()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SVI(Optimisation):
+    """Variational inference with a guide.
+
+    Defaults: 15,000 steps of the full batch, then 1,000 draws. Options of a guide are None where the guide's own
+    default is meant; they are documented there.
+
+    Attributes:
+        guide: "gaussian", one normal per weight (Bayes by Backprop); "lowrank" or "fullrank", correlated normals;
+            "mixture" of Gaussians; "dropout" (MC dropout); or any NumPyro guide.
+        draws: taken from the guide when it is fitted.
+        particles: draws per step that estimate the expectations.
+        kl_weights: how the KL divergence from the prior is dealt out to the minibatches of an epoch, "uniform" or
+            "blundell".
+        start: around which point a guide that has a name begins: "random", "map" or "prior". None is "map" for a
+            network, where a guide around a random point can collapse onto the prior, and "random" for dropout and for
+            any other model.
+        restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
+        estimator: of guide="gaussian".
+        first_scale: of guide="gaussian".
+        rank: of guide="lowrank".
+        components: of guide="mixture".
+        rate: of guide="dropout".
+        sigma: of guide="dropout".
+        per: of guide="dropout".
+        masks: of guide="dropout".
+        mask_information: of guide="dropout".
+        others: of guide="dropout".
+    """
+
+    name: ClassVar[str] = "svi"
+    kind: ClassVar[str] = "guide"
+
+    guide: Any = "gaussian"
+    steps: int = 15_000
+    draws: int = 1000
+    particles: int = 1
+    kl_weights: str = "uniform"
+    start: str | None = None
+    restarts: int = 1
+    estimator: str | None = None
+    first_scale: float | None = None
+    rank: int | None = None
+    components: int | None = None
+    rate: Any = None
+    sigma: float | None = None
+    per: str | None = None
+    masks: str | None = None
+    mask_information: str | None = None
+    others: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for count in ("draws", "particles", "restarts"):
+            positive_integer(f"svi: {count}", getattr(self, count))
+        one_of("svi: kl_weights", self.kl_weights, ("uniform", "blundell"))
+        if self.start is not None:
+            one_of("svi: start", self.start, [start for start in STARTS if start != "ensemble"])
+        if isinstance(self.guide, str):
+            one_of("svi: guide", self.guide, GUIDES)
+        elif not callable(self.guide):
+            raise TypeError(f"svi: guide must be a name or a NumPyro guide, got {type(self.guide).__name__}")
+        elif isinstance(self.guide, type):
+            name = self.guide.__name__
+            raise TypeError(
+                f"svi: guide must be a name or a NumPyro guide, got the class {name}; make one: {name}(model)"
+            )
+        elif self.start not in (None, "random") or self.restarts > 1:
+            option, given = ("restarts", self.restarts) if self.start in (None, "random") else ("start", self.start)
+            raise ValueError(
+                f"svi: {option}={given!r} is for the guides that have a name; a guide of your own begins where its "
+                "params do: leave it out, and change those, or the init_loc_fn of an autoguide"
+            )
+        takes = GUIDES[self.guide].takes() if isinstance(self.guide, str) else ()
+        for option in _OPTIONS:
+            if getattr(self, option) is not None and option not in takes:
+                whose = next(name for name, guide in GUIDES.items() if option in guide.takes())
+                raise ValueError(f"svi: {option} is an option of guide={whose!r}, not of {self._called!r}")
+        if self.kl_weights == "blundell" and self.batch_size is None:
+            raise ValueError('svi: kl_weights="blundell" deals out to minibatches; give batch_size')
+        family = self.family
+        for option in takes:
+            if getattr(self, option) is not None:
+                object.__setattr__(self, option, getattr(family, option))
+
+    @property
+    def _called(self) -> str:
+        return self.guide if isinstance(self.guide, str) else type(self.guide).__name__
+
+    @property
+    def family(self) -> Guide:
+        """The record of the guide with its options."""
+        if not isinstance(self.guide, str):
+            return Foreign(guide=self.guide)
+        family = GUIDES[self.guide]
+        given = {option: getattr(self, option) for option in family.takes() if getattr(self, option) is not None}
+        return family(**given)
+
+    def resolved(self, target: Target, data: Data) -> SVI:
+        """With a start that suits model and guide, if it is left open."""
+        if self.start is not None:
+            return self
+        at_map = isinstance(target.model, Network) and self.family.starts_at_map
+        return replace(self, start="map" if at_map else "random")
+
+    def program(self) -> SVI:
+        """How many draws are taken at the end, how many others are fitted, and from where, does not shape the steps."""
+        return replace(self, draws=1, restarts=1, start="random")
+
+    @property
+    def fits(self) -> int:
+        """One per restart."""
+        return self.restarts
+
+    @property
+    def _evaluations(self) -> int:
+        return self.particles * (self.components or 3 if self.guide == "mixture" else 1)
+
+    def check(self, target: Target, data: Data) -> None:
+        """Rows must be known for minibatches, and the guide must fit the model."""
+        super().check(target, data)
+        self.family.check(target, data)
+        if self.family.by_row and self.chunk_size is not None and self.batch_size is None:
+            raise ValueError(
+                f"svi: chunk_size={self.chunk_size} would do nothing here, because rows with randomness of their own "
+                "go through a step together; bound its memory by batch_size, or let rows share their draw, by "
+                'estimator="weights" or masks="shared"'
+            )
+
+    def identity(self, target: Target, data: Data) -> str:
+        """The guide's and the schedule's."""
+        return self.family.identity(target, data) + super().identity(target, data)
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
+        """A narrow guide around the start."""
+        return self.family.begin(target, data, position, key)
+
+    def objective(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The free energy, and its pieces untempered: expected log-likelihood and KL divergence from the prior."""
+        family = self.family
+        entropy = family.entropy(parameters)
+
+        def one(drawn: Drawn, key: jax.Array) -> tuple[Terms, jax.Array]:
+            view = View(partial(family.expected_log_prior, parameters), family.layers(parameters, key))
+            terms = target.estimate(drawn.position, data, batch.rows, view)
+            if family.has_points:
+                terms = terms._replace(log_jacobian=jnp.zeros(()))
+            return terms, -drawn.log_density if entropy is None else entropy
+
+        def particle(key: jax.Array) -> tuple[Terms, jax.Array]:
+            draw_key, layer_key = jax.random.split(key)
+            weights, drawn = family.strata(target, data, parameters, draw_key)
+            if weights is None:
+                return one(drawn, layer_key)
+            each = jax.vmap(one)(drawn, jax.random.split(layer_key, len(weights)))
+            return jax.tree.map(lambda leaf: weights @ leaf, each)
+
+        if self.particles == 1:
+            terms, entropy_term = particle(key)
+        else:
+            every = jax.vmap(particle)(jax.random.split(key, self.particles))
+            terms, entropy_term = jax.tree.map(jnp.mean, every)
+        weight = _blundell(batch) if self.kl_weights == "blundell" else 1.0
+        weighted = terms._replace(log_prior=weight * terms.log_prior)
+        rest = terms.log_jacobian + entropy_term
+        return -target.tempered(weighted, data) - weight * rest, {
+            "loss": -target.tempered(terms, data) - rest,
+            "expected_log_likelihood": terms.log_likelihood,
+            "kl": -terms.log_prior - rest,
+        }
+
+    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+        """Independent draws from the guide, with both log densities."""
+        family = self.family
+        singular = family.singular(target, data)
+
+        def one(key: jax.Array) -> Emission:
+            drawn = family.draw(target, data, state.parameters, key)
+            statistics = {"lp": target.log_density(drawn.position, data)}
+            if not singular:
+                statistics["guide_log_density"] = drawn.log_density
+            return target.constrain(drawn.position, data), statistics
+
+        return lax.map(one, jax.random.split(key, self.draws))
+
+    def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
+        """The guide's parameters, by name."""
+        return self.family.fitted(jax.device_get(state.parameters))
+
+
+def _blundell(batch: Minibatch) -> jax.Array:
+    """M pi_i for the i-th of M minibatches; 1 on average over an epoch."""
+    return batch.epoch * jnp.exp2(-(batch.place + 1.0)) / (1 - 2.0**-batch.epoch)
