@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["read_regular", "replacing", "sync", "write_durably"]
+import numpy as np
+
+__all__ = ["read_regular", "release", "replacing", "sync", "write_durably"]
 
 
 @contextmanager
@@ -54,3 +58,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def release(values: np.ndarray) -> None:
+    """Give back the memory that holds what was read of an array on disk, so that reading much of it needs little."""
+    base: Any = values
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is not None and hasattr(base, "madvise"):
+        base.madvise(mmap.MADV_DONTNEED)

@@ -27,8 +27,8 @@ from rich.table import Table
 import data
 import inference
 import models
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import bind
+from inference.target.minibatches import Minibatch
 from inference.variational.dropout import Matrices
 from inference.variational.gaussian import MeanField
 

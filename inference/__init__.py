@@ -8,11 +8,11 @@ from inference.mcmc.nuts import NUTS
 from inference.methods import Method
 from inference.optimisation.ensembles import Ensemble
 from inference.optimisation.points import MAP, MLE
-from inference.results.npz import load
 from inference.results.posterior import Posterior
 from inference.results.prediction import Prediction
 from inference.results.pruning import centre, prune, signal_to_noise
 from inference.runs.folds import run_folds
+from inference.runs.loading import load
 from inference.runs.resuming import resume
 from inference.runs.running import run
 from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD

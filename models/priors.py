@@ -20,6 +20,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array
 from numpyro.distributions.transforms import biject_to
 
+from models.distributions import innermost
 from models.validation import fraction, plain_numbers, positive_number
 
 __all__ = ["Flat", "Normal", "Prior", "ScaleMixture", "Site", "Univariate", "unconstrained_scale"]
@@ -236,9 +237,7 @@ def unconstrained_scale(distribution: dist.Distribution, draws: int = 20_000) ->
 
 def _deviation(distribution: dist.Distribution) -> Array:
     """The standard deviation, or the scale parameter where the variance is infinite or not known; infinite if flat."""
-    base = distribution
-    while hasattr(base, "base_dist"):
-        base = base.base_dist
+    base = innermost(distribution)
     if isinstance(base, dist.ImproperUniform):
         return jnp.asarray(jnp.inf)
     try:

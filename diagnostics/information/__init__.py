@@ -37,7 +37,7 @@ from diagnostics.information.estimate import Estimate
 from diagnostics.information.evidence_bound import Elbo, elbo
 from diagnostics.information.formulas import CHI_SQUARED, CROSS_ENTROPY, ENTROPY, KL, TOTAL_VARIATION
 from diagnostics.information.measuring import Measure, measured
-from inference.variational.closed_forms import single
+from models.distributions import single
 from models.validation import finite_array, one_of, positive_integer
 
 __all__ = [

@@ -34,8 +34,8 @@ from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.transforms import biject_to
 from numpyro.distributions.util import sum_rightmost
 
-from inference.variational.closed_forms import single
 from inference.variational.masked_matrix import MaskedMatrix
+from models.distributions import single
 
 __all__ = [
     "closed_chi_squared",

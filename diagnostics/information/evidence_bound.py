@@ -33,7 +33,7 @@ from numpyro.infer.util import unconstrain_fn
 
 from diagnostics.information.estimate import Estimate, average
 from inference import Posterior
-from inference.host.tracing import TRACING
+from inference.host.compiling import TRACING
 from inference.target.binding import bind
 from inference.target.density import Data, Target
 from models import Network

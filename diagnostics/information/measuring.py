@@ -21,7 +21,7 @@ from numpyro.distributions import Distribution
 
 from diagnostics.information.densities import dimension, escapes, factors, in_float64, log_density, outcomes
 from diagnostics.information.estimate import Estimate, average
-from inference.results.posterior import as_key, plain_seed
+from inference.host.seeds import as_key, plain_seed
 
 __all__ = ["Measure", "measured"]
 

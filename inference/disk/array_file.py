@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import mmap
 import os
 import stat
 from pathlib import Path
@@ -18,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from data.files import sync
+from data.files import release, sync
 
-__all__ = ["Column", "release"]
+__all__ = ["Column"]
 
 _CHUNK = 4 * 2**20  # bytes: what is read again when a run goes on, and what is lost if one bit flips
 
@@ -156,12 +155,3 @@ class Column:
             written = os.pwrite(self._file, left, place)
             left, place = left[written:], place + written
         self._written = True
-
-
-def release(values: np.ndarray) -> None:
-    """Give back the memory that holds what was read of an array on disk, so that reading much of it needs little."""
-    base: Any = values
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = getattr(base, "base", None)
-    if base is not None and hasattr(base, "madvise"):
-        base.madvise(mmap.MADV_DONTNEED)

@@ -26,9 +26,9 @@ from inference.engine import programs
 from inference.engine.chain import Chain, Piece, begin_chains
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger, Values
+from inference.host.compiling import TRACING
 from inference.host.machine import Cost, peak_memory
 from inference.host.signals import Signals
-from inference.host.tracing import TRACING
 from inference.methods import Method
 from inference.results.running_averages import Average
 from inference.target.density import Position, Target

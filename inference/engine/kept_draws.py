@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from inference.engine.ledger import Values
-from inference.host.tracing import TRACING
+from inference.host.compiling import TRACING
 from inference.results.network_outputs import function_values, network_outputs
 from inference.results.prediction import Prediction
 from inference.results.running_averages import Average

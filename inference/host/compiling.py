@@ -1,8 +1,10 @@
-"""How programs are compiled: kept on disk for the next process, and in a hurry where they run once.
+"""How programs are traced and compiled: one thread at a time, kept on disk, and in a hurry where they run once.
 
-The persistent compilation cache spares a second process what the first one did.
+NumPyro's stack of handlers is one list for all threads of a process, so two models that are traced at once would meet
+there. Whatever runs a model's Python code holds `TRACING`; compiled programs run without it.
 
-It is switched on by the first run, not by an import. The user's own folder (`JAX_COMPILATION_CACHE_DIR`) and thresholds
+The persistent compilation cache spares a second process what the first one did. It is switched on by the first run, not
+by an import. The user's own folder (`JAX_COMPILATION_CACHE_DIR`) and thresholds
 are respected; `TOUCHSTONE_COMPILATION_CACHE=off` switches all of this off. Our folder holds native code, so it is
 readable by its owner only, and a folder that belongs to somebody else is not used.
 """
@@ -10,8 +12,10 @@ readable by its owner only, and a folder that belongs to somebody else is not us
 from __future__ import annotations
 
 import os
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
@@ -19,10 +23,20 @@ import jax
 
 from data.cache import user_cache
 
-__all__ = ["enable_compilation_cache", "in_a_hurry"]
+__all__ = ["TRACING", "enable_compilation_cache", "in_a_hurry", "tracing"]
+
+TRACING = threading.RLock()
+"""Held by the thread that runs a model's Python code."""
 
 _SECONDS = 1.0  # JAX's default threshold
 _HURRIED = (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters", False))
+
+
+@contextmanager
+def tracing(precision: str) -> Iterator[None]:
+    """Run a model's Python code in this precision, while no other thread does."""
+    with TRACING, jax.enable_x64(precision == "float64"):
+        yield
 
 
 def enable_compilation_cache() -> None:

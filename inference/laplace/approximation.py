@@ -47,10 +47,11 @@ from inference.laplace.evidence import Scales, has_scales, scaled_by_evidence
 from inference.laplace.gauss_newton import residuals
 from inference.laplace.mode import Mode, Modes, Surface
 from inference.methods import Emission, Step
-from inference.optimisation.optimiser import Minibatch, Optimisation, OptimisationState
+from inference.optimisation.optimiser import Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, latent_sites
-from inference.variational.closed_forms import single
+from inference.target.minibatches import Minibatch
 from models import Network
+from models.distributions import single
 from models.validation import one_of, positive_integer
 
 __all__ = ["Laplace"]

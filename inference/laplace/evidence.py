@@ -33,8 +33,8 @@ from numpyro.distributions.transforms import biject_to
 
 from inference.laplace.gauss_newton import determined
 from inference.target.density import Data, Position, Target, latent_sites
-from inference.variational.closed_forms import single
 from models import Network
+from models.distributions import single
 
 __all__ = ["Scaled", "Scales", "has_scales", "scaled_by_evidence"]
 

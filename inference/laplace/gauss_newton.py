@@ -38,8 +38,8 @@ from numpyro import handlers
 from numpyro.infer.util import _unconstrain_reparam
 
 from inference.target.density import Data, Position, Target
-from inference.variational.closed_forms import single
 from models import Network
+from models.distributions import single
 
 __all__ = ["determined", "gauss_newton", "prior_curvature", "residuals", "separable"]
 

@@ -25,12 +25,10 @@ import optax
 from inference.methods import Method, Step
 from inference.target.arguments import fingerprint
 from inference.target.density import Data, Position, Target
-from inference.target.minibatches import permuted
-from inference.target.plates import Subsampled
-from models import Network
+from inference.target.minibatches import Minibatch, check_batch, permuted
 from models.validation import one_of, positive_integer, positive_number
 
-__all__ = ["SCHEDULES", "Minibatch", "Optimisation", "OptimisationState", "check_batch", "check_rows"]
+__all__ = ["SCHEDULES", "Optimisation", "OptimisationState"]
 
 
 SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -42,20 +40,6 @@ SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
 """How the learning rate goes from its peak, by name."""
 
 _FIRST_MEMORY = 0.9  # Adam's b1
-
-
-class Minibatch(NamedTuple):
-    """What a step sees.
-
-    Attributes:
-        rows: their numbers; None for all of them.
-        place: which minibatch of its epoch this is, from 0.
-        epoch: how many an epoch has.
-    """
-
-    rows: jax.Array | None
-    place: Any
-    epoch: int
 
 
 class OptimisationState(NamedTuple):
@@ -219,39 +203,6 @@ class Optimisation(Method):
         places = place * self.batch_size + jnp.arange(self.batch_size)
         chosen = permuted(jax.random.fold_in(key, epoch), places, rows)
         return Minibatch(state.order[chosen] if self._resamples else chosen, place, count)
-
-
-def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -> None:
-    """Raise ValueError if a minibatch is asked of what is no network, or of more rows than there are."""
-    if batch_size is None:
-        return
-    if not isinstance(target.model, Network):
-        raise ValueError(
-            f"{name}: batch_size needs a network of models, whose rows are known; for your own NumPyro model "
-            "leave it out"
-        )
-    check_rows(name, batch_size, target, data)
-
-
-def check_rows(name: str, batch_size: int | None, target: Target, data: Data) -> None:
-    """Raise ValueError if a minibatch is asked of what has no rows, or fewer."""
-    if batch_size is None:
-        return
-    if isinstance(target.model, Subsampled) and target.model.inside:
-        raise ValueError(
-            f"{name}: the site '{target.model.inside[0]}' is inside the plate '{target.model.plate}', so it has a "
-            "value per row, which a minibatch can't move; leave batch_size out"
-        )
-    if not isinstance(target.model, Network | Subsampled):
-        raise ValueError(
-            f"{name}: batch_size needs a network of models, or a NumPyro model of your own that subsamples a plate and "
-            f"takes its rows: with numpyro.plate(name, size, subsample_size={batch_size}) as rows"
-        )
-    if batch_size > target.rows(data):
-        raise ValueError(
-            f"{name}: batch_size must be at most the number of rows, {target.rows(data)}, got {batch_size}; None "
-            "uses all rows"
-        )
 
 
 def _noise(optimiser: Any, second_memory: float) -> jax.Array:

@@ -17,8 +17,9 @@ from typing import ClassVar
 import jax
 
 from inference.methods import Emission
-from inference.optimisation.optimiser import Minibatch, Optimisation, OptimisationState
+from inference.optimisation.optimiser import Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, Terms
+from inference.target.minibatches import Minibatch
 
 __all__ = ["MAP", "MLE", "Point"]
 

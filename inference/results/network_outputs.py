@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numpyro import handlers
 from numpyro.distributions.transforms import biject_to
 
-from inference.disk.array_file import release
+from data.files import release
 from models import Likelihood, Network, numbers_of, with_numbers
 
 __all__ = ["function_values", "network_outputs"]

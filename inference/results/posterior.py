@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.random import key_impl
 from numpyro import handlers
 from numpyro.distributions import Unit
 
 from data import Split
+from inference.host.compiling import TRACING
 from inference.host.lazy_arviz import arviz
 from inference.host.machine import Cost
-from inference.host.tracing import TRACING
+from inference.host.seeds import as_key
 from inference.methods import Method
 from inference.results.network_outputs import network_outputs
 from inference.results.prediction import Prediction
@@ -34,7 +33,7 @@ from inference.target.plates import Rows
 from models import Network
 from models.validation import positive_integer
 
-__all__ = ["Posterior", "as_key", "plain_seed"]
+__all__ = ["Posterior"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,26 +198,6 @@ class Posterior:
         with jax.enable_x64(self.method.precision == "float64"):
             outputs = network_outputs(model, draws, inputs, batch_size, around)
         return Prediction.of(model.likelihood, outputs, draws)
-
-
-def plain_seed(seed: Any) -> int | tuple[int, ...]:
-    """The seed that a user gave, as an integer or the words of a key, which a file can hold."""
-    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key) and seed.shape == ():
-        if key_impl(seed) != "threefry2x32":
-            raise ValueError(f"seed must be a key of JAX's default generator, threefry2x32, got {key_impl(seed)}")
-        return tuple(np.asarray(jax.random.key_data(seed)).tolist())
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise TypeError(f"seed must be an integer or one typed key from jax.random.key, got {type(seed).__name__}")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be 0 to 2^32 - 1, or a typed key from jax.random.key, got {seed!r}")
-    return int(seed)
-
-
-def as_key(seed: int | tuple[int, ...]) -> jax.Array:
-    """The key of a run, from the integer or the words that it was given."""
-    if isinstance(seed, int):
-        return jax.random.key(seed)
-    return jax.random.wrap_key_data(jnp.array(seed, jnp.uint32))
 
 
 def _inputs(args: tuple[Any, ...]) -> Any:

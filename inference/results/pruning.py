@@ -17,7 +17,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn
 
-from inference.host.tracing import TRACING
+from inference.host.compiling import tracing
 from inference.results.posterior import Posterior
 from models import Network
 
@@ -89,7 +89,7 @@ def centre(posterior: Posterior) -> Posterior:
                 position[name] = guide[f"{name}.{part}"]
     if not isinstance(model, Network) or set(position) != set(latent) or "weights" in guide:
         raise ValueError('centre needs the mean of a guide of a network: guide="gaussian" or "dropout", for instance')
-    with TRACING, jax.enable_x64(posterior.method.precision == "float64"):
+    with tracing(posterior.method.precision):
         position = {name: jnp.asarray(value, posterior.draws[name].dtype) for name, value in position.items()}
         started = handlers.seed(model, rng_seed=0)
         sites = jax.device_get(constrain_fn(started, (posterior.probes,), {}, position, return_deterministic=True))

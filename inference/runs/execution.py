@@ -15,12 +15,12 @@ from data import Split
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Values
-from inference.host.compiling import enable_compilation_cache
-from inference.host.tracing import TRACING
+from inference.host.compiling import enable_compilation_cache, tracing
+from inference.host.seeds import as_key
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
 from inference.results.function_space import probes
-from inference.results.posterior import Posterior, as_key
+from inference.results.posterior import Posterior
 from inference.results.running_averages import Average, Averages
 from inference.runs.side_by_side import best, fit_together, restarts
 from inference.runs.starts import Starts, find_starts
@@ -102,7 +102,7 @@ def plan(
     """Bind a model to its arguments and check what can be checked before anything compiles."""
     positive_number("temperature", temperature)
     one_of("tempering", tempering, TEMPERINGS)
-    with TRACING, jax.enable_x64(method.precision == "float64"):
+    with tracing(method.precision):
         bound = bind(model, args, float(temperature), tempering, method.chunk_size)
         method = method.resolved(bound.target, bound.data)
         method.check(bound.target, bound.data)
@@ -110,8 +110,6 @@ def plan(
             bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)
         notes = bound.notes + method.notes(bound.target, bound.data)
-        for note in notes:
-            warnings.warn(note, stacklevel=3)
         settings = method.settings(bound.target, bound.data)
         return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes)
 
@@ -119,6 +117,8 @@ def plan(
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
     """Run a plan; each stage's ledger may hold part of it already."""
     method, bound, settings = plan.method, plan.bound, plan.settings
+    for note in plan.notes:
+        warnings.warn(note, stacklevel=3)
     enable_compilation_cache()
     starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
     if method.fits > 1:

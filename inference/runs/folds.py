@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,11 +13,11 @@ import numpy as np
 
 from inference.catalogue import chosen_method
 from inference.engine.ledger import Ledger
-from inference.host.compiling import enable_compilation_cache, in_a_hurry
-from inference.host.tracing import TRACING
+from inference.host.compiling import enable_compilation_cache, in_a_hurry, tracing
+from inference.host.seeds import as_key, plain_seed
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
-from inference.results.posterior import Posterior, as_key, plain_seed
+from inference.results.posterior import Posterior
 from inference.runs.execution import plan
 from inference.runs.side_by_side import fit_together
 from inference.runs.side_by_side import folds as folding
@@ -96,12 +97,14 @@ def run_folds(
         shapes = [[array.shape for array in plans[j].bound.data.arrays] for j in (0, i)]
         if shapes[0] != shapes[1]:
             raise ValueError(f"all folds must have one shape: fold 0 has {shapes[0]}, fold {i} has {shapes[1]}")
+    for note in dict.fromkeys(note for each in plans for note in each.notes):
+        warnings.warn(note, stacklevel=2)
     enable_compilation_cache()
     keys = jax.vmap(partial(jax.random.fold_in, as_key(words)))(np.arange(len(folds)))
     every = [(each.bound.data, network) for each, network in zip(plans, models, strict=True)]
     together, data, target = folding(chosen, plans[0].bound.target, every, keys)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(each for each, _ in every))
-    with TRACING, jax.enable_x64(chosen.precision == "float64"):
+    with tracing(chosen.precision):
         numbers = np.asarray([numbers_of(network) for network in models])
         positions, found = jax.device_get(_starts(target, stacked, numbers, keys, chosen.start))
     starts = [jax.tree.map(lambda leaf, i=i: leaf[i], positions) for i in range(len(folds))]

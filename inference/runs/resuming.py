@@ -24,8 +24,8 @@ from inference.disk.run_directory import RunDirectory, described, differences, s
 from inference.engine import programs
 from inference.engine.chain import saved_shapes
 from inference.engine.ledger import Values
+from inference.host.compiling import tracing
 from inference.host.machine import Cost, peak_memory
-from inference.host.tracing import TRACING
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
 from inference.results.posterior import Posterior
@@ -139,7 +139,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     going = [i for i in range(driven.chains) if i not in chains.stopped]
     if fitted:
         curves = scalars
-        with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+        with tracing(planned.method.precision):
             states = [(driven.portion(data, i), *end[:2]) for i, end in zip(going, ends, strict=True)]
             draws, scalars, finished = programs.conclusions(driven, planned.bound.target, states)
         if isinstance(driven, Together):
@@ -175,7 +175,7 @@ def _driven(planned: Plan) -> tuple[Method, Any]:
 def _saved_form(planned: Plan, driven: Method, data: Any) -> Any:
     """The form of what is saved of a chain."""
     target = planned.bound.target
-    with TRACING, jax.enable_x64(planned.method.precision == "float64"):
+    with tracing(planned.method.precision):
         position = target.position(planned.bound.data)
         if isinstance(driven, Together):
             size = data.keys.shape[1]

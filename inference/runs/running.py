@@ -10,8 +10,9 @@ import jax
 
 from inference.catalogue import chosen_method
 from inference.engine.ledger import Ledger
+from inference.host.seeds import plain_seed
 from inference.methods import Method
-from inference.results.posterior import Posterior, plain_seed
+from inference.results.posterior import Posterior
 from inference.runs.execution import execute, plan
 from inference.runs.resuming import execute_in
 from models.validation import positive_number

@@ -21,13 +21,13 @@ from inference.engine import programs
 from inference.engine.driver import drive
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger
+from inference.host.compiling import tracing
 from inference.host.machine import Cost
-from inference.host.tracing import TRACING
 from inference.methods import Method
 from inference.optimisation.ensembles import Ensemble
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import explain_start
 from inference.target.density import Data, Position, Target
+from inference.target.minibatches import Minibatch
 from models import Network
 
 __all__ = ["Starts", "find_starts", "start_of"]
@@ -122,7 +122,7 @@ def _at_random(
 ) -> Starts:
     began = time.perf_counter()
     positions = []
-    with TRACING, jax.enable_x64(method.precision == "float64"):
+    with tracing(method.precision):
         for i in range(max(method.chains, method.fits)):
             position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
             if not found:

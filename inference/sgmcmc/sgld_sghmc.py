@@ -22,9 +22,8 @@ there is no bias (Wenzel et al. 2020):
 
 where c is the position halfway through the warm-up. The log density `lp` of a draw is that of all rows.
 
-Minibatches are drawn anew at each step, see `inference.sgmcmc.minibatch_gradients`. BlackJAX's SGHMC is not used: its
-momentum has temperature 1 at any temperature and comes from a key that is used again, and all steps of a trajectory
-share a batch.
+Minibatches are drawn anew at each step. BlackJAX's SGHMC is not used: its momentum has temperature 1 at any temperature
+and comes from a key that is used again, and all steps of a trajectory share a batch.
 
 References: https://dl.acm.org/doi/10.5555/3104482.3104568, https://arxiv.org/abs/1402.4102,
 https://arxiv.org/abs/2002.02405 (temperatures).
@@ -42,12 +41,12 @@ import numpy as np
 from jax import lax
 
 from inference.methods import Sampler, Step
-from inference.optimisation.optimiser import check_rows
 from inference.sgmcmc.langevin_step import Langevin, State
 from inference.sgmcmc.minibatch_gradients import as_position, as_vector
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
 from inference.sgmcmc.temperatures import noise_concern, temperature_concern
 from inference.target.density import Data, Position, Target
+from inference.target.minibatches import check_rows
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["SGHMC", "SGLD"]

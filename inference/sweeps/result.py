@@ -24,9 +24,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import stdtrit
 
-from inference.display.figures import directed, draw_curves
 from inference.display.tables import aligned, with_error
 from inference.results.scores import BEST
+from inference.sweeps.figure import directed, draw_curves
 from models import Prior
 from models.rules import as_prior
 from models.validation import one_of

@@ -20,8 +20,8 @@ from inference.target.arguments import Arguments, settle
 from inference.target.data_remarks import refuse_unbounded, remarks
 from inference.target.density import Data, Target, latent_sites
 from inference.target.plates import subsampled
-from inference.variational.closed_forms import single
 from models import Network, has_recipe
+from models.distributions import single, wrapped
 from models.validation import finite_array, lost_digits
 
 __all__ = ["Bound", "NoStart", "bind", "explain_start"]
@@ -248,10 +248,8 @@ def _check(trace: dict[str, Any]) -> None:
 def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
     """What a site observes must be finite and, where the support is known, in it: NumPyro by itself does not look."""
     value, distribution = site["value"], site["fn"]
-    inner = distribution
-    while not isinstance(inner, MaskedDistribution) and hasattr(inner, "base_dist"):
-        inner = inner.base_dist
-    if isinstance(inner, MaskedDistribution) or isinstance(distribution, Unit):  # what is masked may be anything
+    masked = any(isinstance(each, MaskedDistribution) for each in wrapped(distribution))
+    if masked or isinstance(distribution, Unit):  # what is masked may be anything
         return value
     value = finite_array(f"the value observed at site '{name}'", value)
     inside = distribution.support(value)

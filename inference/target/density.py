@@ -42,6 +42,7 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrai
 from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
+from models.distributions import innermost
 
 __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper", "standard_normal"]
 
@@ -254,10 +255,7 @@ class Target:
 
 def proper(site: dict[str, Any]) -> bool:
     """Whether a site can be drawn from its prior."""
-    base: Any = site.get("fn")
-    while hasattr(base, "base_dist"):
-        base = base.base_dist
-    return not isinstance(base, ImproperUniform)
+    return not isinstance(innermost(site.get("fn")), ImproperUniform)
 
 
 def standard_normal(key: jax.Array, template: Any) -> Any:

@@ -1,7 +1,7 @@
-r"""A random permutation of the rows that is never stored: each of its places is computed when it is asked for.
+r"""Minibatches: slices of a random permutation of the rows, which is never stored.
 
-A generalised Feistel network (Black & Rogaway 2002) permutes range(a b) with a = ceil(sqrt(n)) and b = ceil(n / a): a
-number x = l b + r is turned, round by round, by
+Each place of the permutation is computed when it is asked for. A generalised Feistel network (Black & Rogaway 2002)
+permutes range(a b) with a = ceil(sqrt(n)) and b = ceil(n / a): a number x = l b + r is turned, round by round, by
 
     l <- l + hash(r) mod a,    r <- r + hash(l) mod b
 
@@ -15,12 +15,17 @@ Reference: https://doi.org/10.1007/3-540-45760-7_9.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["SALTS", "permuted", "salted"]
+from inference.target.density import Data, Target
+from inference.target.plates import Subsampled
+from models import Network
+
+__all__ = ["SALTS", "Minibatch", "check_batch", "check_rows", "permuted", "salted"]
 
 _ROUNDS = 6  # of two halves each; test_shuffling looks at single places, pairs and neighbours
 SALTS = 2 * _ROUNDS
@@ -57,3 +62,50 @@ def _hash(value: jax.Array, salt: jax.Array) -> jax.Array:
     value = (value ^ (value >> 16)) * jnp.uint32(0x85EBCA6B)
     value = (value ^ (value >> 13)) * jnp.uint32(0xC2B2AE35)
     return value ^ (value >> 16)
+
+
+class Minibatch(NamedTuple):
+    """What a step sees.
+
+    Attributes:
+        rows: their numbers; None for all of them.
+        place: which minibatch of its epoch this is, from 0.
+        epoch: how many an epoch has.
+    """
+
+    rows: jax.Array | None
+    place: Any
+    epoch: int
+
+
+def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -> None:
+    """Raise ValueError if a minibatch is asked of what is no network, or of more rows than there are."""
+    if batch_size is None:
+        return
+    if not isinstance(target.model, Network):
+        raise ValueError(
+            f"{name}: batch_size needs a network of models, whose rows are known; for your own NumPyro model "
+            "leave it out"
+        )
+    check_rows(name, batch_size, target, data)
+
+
+def check_rows(name: str, batch_size: int | None, target: Target, data: Data) -> None:
+    """Raise ValueError if a minibatch is asked of what has no rows, or fewer."""
+    if batch_size is None:
+        return
+    if isinstance(target.model, Subsampled) and target.model.inside:
+        raise ValueError(
+            f"{name}: the site '{target.model.inside[0]}' is inside the plate '{target.model.plate}', so it has a "
+            "value per row, which a minibatch can't move; leave batch_size out"
+        )
+    if not isinstance(target.model, Network | Subsampled):
+        raise ValueError(
+            f"{name}: batch_size needs a network of models, or a NumPyro model of your own that subsamples a plate and "
+            f"takes its rows: with numpyro.plate(name, size, subsample_size={batch_size}) as rows"
+        )
+    if batch_size > target.rows(data):
+        raise ValueError(
+            f"{name}: batch_size must be at most the number of rows, {target.rows(data)}, got {batch_size}; None "
+            "uses all rows"
+        )

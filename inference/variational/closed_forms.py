@@ -13,9 +13,11 @@ import math
 
 import jax
 import jax.numpy as jnp
-from numpyro.distributions import Distribution, ExpandedDistribution, Independent, Laplace, Normal
+from numpyro.distributions import Distribution, Laplace, Normal
 
-__all__ = ["expected_log_prob", "is_fixed", "single"]
+from models.distributions import single
+
+__all__ = ["expected_log_prob", "is_fixed"]
 
 
 def expected_log_prob(location: jax.Array, scale: jax.Array, prior: Distribution) -> jax.Array | None:
@@ -39,10 +41,3 @@ def is_fixed(prior: Distribution) -> bool:
     """
     one = single(prior)
     return not any(isinstance(getattr(one, name), jax.core.Tracer) for name in ("loc", "scale") if hasattr(one, name))
-
-
-def single(prior: Distribution) -> Distribution:
-    """The distribution of one value of a site, whose values are independent."""
-    while isinstance(prior, Independent | ExpandedDistribution):
-        prior = prior.base_dist
-    return prior

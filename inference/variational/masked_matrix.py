@@ -30,7 +30,7 @@ import numpy as np
 from numpyro.distributions import Distribution, Independent, Normal, constraints
 from numpyro.distributions.kl import kl_divergence
 
-from inference.variational.closed_forms import single
+from models.distributions import single
 
 __all__ = ["MaskedMatrix", "mask_entropy", "mask_information"]
 

@@ -24,6 +24,7 @@ from numpyro.infer.util import compute_log_probs
 from inference.target.arguments import fingerprint
 from inference.target.density import Data, Position, Target, latent_sites
 from inference.variational.guide import Drawn, Guide
+from models.distributions import innermost
 
 __all__ = ["Foreign"]
 
@@ -201,6 +202,4 @@ def _constraint(site: dict[str, Any]) -> Any:
 
 
 def _is_point(distribution: Any) -> bool:
-    while hasattr(distribution, "base_dist"):
-        distribution = distribution.base_dist
-    return isinstance(distribution, Delta)
+    return isinstance(innermost(distribution), Delta)

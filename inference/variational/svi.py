@@ -29,8 +29,9 @@ import numpy as np
 from jax import lax
 
 from inference.methods import STARTS, Emission
-from inference.optimisation.optimiser import Minibatch, Optimisation, OptimisationState
+from inference.optimisation.optimiser import Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, Terms, View
+from inference.target.minibatches import Minibatch
 from inference.variational.correlated import FullRank, LowRank
 from inference.variational.dropout import Dropout
 from inference.variational.gaussian import Gaussian

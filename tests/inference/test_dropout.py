@@ -11,9 +11,9 @@ import pytest
 
 import inference
 import models
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import bind
 from inference.target.density import View
+from inference.target.minibatches import Minibatch
 from inference.variational.dropout import Dropout, Matrices
 
 ROWS, KEEP, WIDTH, NOISE = 12, 0.8, 1.7, 0.3

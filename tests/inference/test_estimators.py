@@ -10,8 +10,8 @@ from numpyro import handlers
 
 import inference
 import models
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import bind
+from inference.target.minibatches import Minibatch
 from inference.variational.dropout import Dropout, Matrices
 from inference.variational.gaussian import Gaussian, MeanField
 from inference.variational.per_row import check_layers

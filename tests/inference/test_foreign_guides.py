@@ -23,8 +23,8 @@ from numpyro.infer.autoguide import (
 
 import inference
 from diagnostics import convergence
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import bind
+from inference.target.minibatches import Minibatch
 
 
 def test_factors_of_a_guide_count_as_in_numpyro():

@@ -15,9 +15,9 @@ from numpyro.infer.autoguide import AutoDelta
 import inference
 import models
 from diagnostics import convergence
-from inference.optimisation.optimiser import Minibatch
 from inference.target.binding import bind
 from inference.target.density import View
+from inference.target.minibatches import Minibatch
 from inference.variational.closed_forms import expected_log_prob
 from inference.variational.svi import GUIDES, _blundell
 
