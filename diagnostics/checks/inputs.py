@@ -6,19 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from data import Split
+from data.pairs import as_pair
 from inference import Posterior
 from models import Network
 
-__all__ = ["inputs_and_outputs", "inputs_and_targets"]
-
-
-def inputs_and_outputs(what: str, given: Any) -> tuple[Any, Any]:
-    """The inputs and targets of a `Split` or of a pair `(x, y)`, as they are."""
-    if not isinstance(given, Split) and not (isinstance(given, tuple) and len(given) == 2):
-        raise TypeError(f"{what} needs inputs and targets: a Split, or a pair (x, y), got {type(given).__name__}")
-    x, y = given
-    return x, y
+__all__ = ["inputs_and_targets"]
 
 
 def inputs_and_targets(what: str, posterior: Posterior, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -35,6 +27,6 @@ def inputs_and_targets(what: str, posterior: Posterior, x: Any, y: Any) -> tuple
     if not isinstance(posterior.model, Network):
         raise TypeError(f"{what} needs the posterior of a network of models, whose rows are known; this is another's")
     if y is None:
-        x, y = inputs_and_outputs(what, x)
+        x, y = as_pair(what, x)
     inputs, targets = posterior.model.validate(x, y, posterior.method.precision)
     return inputs, targets

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from numpyro import handlers
 
 from data import Split
+from data.pairs import as_pair
 from models import Network
 from models.validation import positive_integer
 
@@ -87,8 +88,8 @@ def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, see
     if not isinstance(model, Network):
         raise TypeError(f"prior_check needs a network of models, got {type(model).__name__}")
     positive_integer("draws", draws)
-    if isinstance(x, Split) or (isinstance(x, tuple) and len(x) == 2):
-        x, y = x
+    if isinstance(x, Split | tuple):
+        x, y = as_pair("prior_check", x)
     inputs, *observed = model.validate(x, y)
     chosen = np.unique(np.linspace(0, len(inputs) - 1, _ROWS).round().astype(int))
     inputs, observed = inputs[chosen], [targets[chosen] for targets in observed]

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diagnostics.checks.inputs import inputs_and_outputs
+from data import Split
+from data.pairs import as_pair
 from diagnostics.comparisons.distances import Distance, distances
 from diagnostics.convergences.spaces import function_mixing
 from inference import Posterior, Prediction
@@ -172,7 +173,7 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
         if not isinstance(posterior.model, Network):
             raise TypeError(f"compare needs posteriors of networks of models, '{name}' is of another model")
     _check_reference(posteriors, reference)
-    x, _ = inputs_and_outputs("compare", test)
+    x, _ = as_pair("compare", test)
     return compared(posteriors, {name: each.predict(x) for name, each in posteriors.items()}, test, reference)
 
 
@@ -183,8 +184,8 @@ def compared(
     reference: str | Posterior | None,
 ) -> Comparison:
     """Compare posteriors whose predictions at the test inputs are there."""
-    x, y = test
-    targets = test if hasattr(test, "restore") else y
+    x, y = as_pair("compare", test)
+    targets = test if isinstance(test, Split) else y
     _check_reference(posteriors, reference)
     anchor = reference.predict(x) if isinstance(reference, Posterior) else predictions.get(reference or "")
     name_of_anchor = "the reference" if isinstance(reference, Posterior) else reference

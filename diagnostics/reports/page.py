@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from data import Split
+from data.pairs import as_pair
 from diagnostics import plots
-from diagnostics.checks.inputs import inputs_and_outputs
 from diagnostics.comparisons.comparison import Comparison, compared
 from diagnostics.convergences.judging import Convergence, convergence
 from diagnostics.reports.extreme_cases import Case, cases
@@ -120,7 +120,7 @@ def report(
     if not posteriors:
         raise ValueError("report needs at least one posterior, got none")
     if test is not None:
-        inputs_and_outputs("report", test)
+        as_pair("report", test)
     if reference is None and len(posteriors) > 1:
         reference = default_reference(posteriors)
     elif reference is not None and reference not in posteriors:
@@ -184,8 +184,7 @@ def _entry(name: str, posterior: Posterior, prediction: Prediction | None, test:
 
 def _band(name: str, posterior: Posterior, prediction: Prediction, test: Any) -> Picture | None:
     """For one input, the prediction along it, from outside the test data on one side to the other."""
-    x = np.asarray(test.x if hasattr(test, "x") else test[0])
-    y = np.asarray(test.y if hasattr(test, "y") else test[1])
+    x, y = map(np.asarray, as_pair("report", test))
     if not isinstance(prediction, Regression) or x.shape[1:] != (1,) or y.ndim != 1:
         return None
     margin = 0.15 * (x.max() - x.min())
@@ -267,7 +266,7 @@ def _units(test: Any, comparison: Comparison | None) -> str:
         return ""
     if "accuracy" in comparison.columns:
         return "Log score: mean log probability of the label, in nats; higher is better."
-    where = "the data's own units" if hasattr(test, "restore") else "the units of y"
+    where = "the data's own units" if isinstance(test, Split) else "the units of y"
     return f"Scores are in {where}; log score: mean log density, higher is better; coverage is of the 90 % interval."
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data import Split
+from data.pairs import as_pair
 from diagnostics import plots
 from diagnostics.checks.calibrations import calibration
 from diagnostics.convergences.judging import Convergence
@@ -79,7 +81,7 @@ def of_chains(posterior: Posterior, judged: Convergence) -> tuple[Picture, ...]:
 
 def of_predictions(prediction: Prediction, test: Any, band: Picture | None) -> tuple[Picture, ...]:
     """How good predictions are: what was observed, calibration, and where the uncertainty comes from."""
-    targets = test if hasattr(test, "restore") else test[1]
+    targets = test if isinstance(test, Split) else as_pair("report", test)[1]
     found = [band] if band is not None else []
     measured = calibration(prediction, targets)
     if isinstance(prediction, Classification):

@@ -26,8 +26,8 @@ from jax.flatten_util import ravel_pytree
 from inference.laplace.evidence import Scaled, Scales, scaled_by_evidence
 from inference.laplace.gauss_newton import gauss_newton, prior_curvature, separable
 from inference.laplace.precision_factor import Factor
-from inference.mcmc.hmc_adaptation import choose
 from inference.target.density import Data, Position, Target
+from inference.target.trees import choose
 from models import Network
 
 __all__ = ["Mode", "Modes", "Surface"]

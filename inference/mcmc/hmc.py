@@ -45,8 +45,9 @@ from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
 from inference.mcmc.hmc_adaptation import Adaptation, Settings
 from inference.mcmc.leapfrog import Path, kinetic, land, launch, leapfrog
 from inference.mcmc.trajectory_sampler import TrajectorySampler
-from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
+from inference.target.trees import standard_normal
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["HMC", "HMCState"]

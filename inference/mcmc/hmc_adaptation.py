@@ -1,9 +1,8 @@
 r"""What HMC's pilot and the warm-up of its chains adapt: the step size and, in the pilot, on request a diagonal mass.
 
-The step size follows dual averaging (Hoffman & Gelman 2014, section 3.2) by NumPyro's implementation: log e is moved
-against the running mean of (target acceptance - acceptance), and what is handed on is a weighted mean of the log e,
-which forgets the first ones. It begins anew halfway, because the first half sees the way from the start to where the
-posterior's mass is. The warm-up of a chain does the same, from the step size that the pilot found.
+The step size follows dual averaging, see `inference.mcmc.dual_averaging`. It begins anew halfway, because the first
+half sees the way from the start to where the posterior's mass is. The warm-up of a chain does the same, from the step
+size that the pilot found.
 
 With a diagonal mass the draws of the second and third quarter of the pilot give each coordinate's variance v, shrunk
 towards 0.001 of the prior's as in Stan; the scales become sqrt(v), and the last quarter adapts the step to them.
@@ -17,17 +16,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.hmc_util import dual_averaging
 
+from inference.mcmc.dual_averaging import Averaging, collect, shrunk
 from inference.target.density import Position
+from inference.target.trees import choose
 
-__all__ = ["Adaptation", "Settings", "averaged", "averaging_from", "choose", "collect", "shrunk"]
+__all__ = ["Adaptation", "Settings"]
 
 _FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next ones learn from it
 _MOST_STEPS = 1_000_000  # of a trajectory: a step size below that is lost
-
-# NumPyro's gamma = 0.05 is for trees that hide a bad step; here it would swing the step by a factor of ten for ever.
-_begin_averaging, _average = dual_averaging(gamma=0.3)
 
 
 class Settings(NamedTuple):
@@ -90,7 +87,7 @@ class Settings(NamedTuple):
         """What the pilot's last adaptation hands on; a step size that the user has given stays."""
         number = type(self.length)
         if step_size is None:
-            step_size = float(np.clip(math.exp(adaptation.averaging[1]), self.length / _MOST_STEPS, self.length))
+            step_size = float(np.clip(math.exp(adaptation.averaging.mean), self.length / _MOST_STEPS, self.length))
         return self._replace(scale=jax.device_get(adaptation.settings.scale), step_size=number(step_size))
 
 
@@ -104,7 +101,7 @@ class Adaptation(NamedTuple):
     """
 
     settings: Settings
-    averaging: Any
+    averaging: Averaging
     moments: tuple[Position, Position] | None
 
     @classmethod
@@ -114,14 +111,14 @@ class Adaptation(NamedTuple):
         nothing = jax.tree.map(jnp.zeros_like, position)
         first = jnp.log(settings.step_size)
         centre = first + jnp.where(settings.pilot, math.log(10), 0.0).astype(first.dtype)
-        return cls(settings, averaging_from(centre, first), (nothing, nothing) if mass == "diagonal" else None)
+        return cls(settings, Averaging.begin(first, centre), (nothing, nothing) if mass == "diagonal" else None)
 
     def after(self, iteration: jax.Array, acceptance: jax.Array, position: Position, target: float) -> Adaptation:
         """After an iteration that adapts, which accepted its proposal with this probability and ended here."""
-        averaging = averaged(target - acceptance, self.averaging)
+        averaging = self.averaging.after(target - acceptance)
         settings, moments = self.settings, self.moments
         again = iteration + 1 == settings.restart
-        averaging = choose(again, averaging_from(averaging[1], averaging[1]), averaging)
+        averaging = choose(again, averaging.again(), averaging)
         if moments is not None:
             count = (iteration + 1 - settings.first).astype(acceptance.dtype)
             counts = (count > 0) & (iteration < settings.restart)
@@ -129,40 +126,6 @@ class Adaptation(NamedTuple):
             scale = choose(again & settings.pilot, shrunk(settings, moments, count), settings.scale)
             settings = settings._replace(scale=scale)
         last = ~settings.pilot & (iteration + 1 == settings.warmup)
-        step_size = jnp.exp(jnp.where(last, averaging[1], averaging[0]))
+        step_size = jnp.exp(jnp.where(last, averaging.mean, averaging.log_step))
         step_size = jnp.clip(step_size, settings.length / _MOST_STEPS, settings.length)
         return Adaptation(settings._replace(step_size=step_size), averaging, moments)
-
-
-def averaging_from(centre: jax.Array, first: jax.Array) -> Any:
-    """Dual averaging that begins at a log step size and is drawn towards a centre."""
-    _, mean, slope, count, _ = _begin_averaging(centre)
-    return first, mean.astype(first.dtype), slope.astype(first.dtype), count.astype(jnp.int32), centre
-
-
-def averaged(excess: jax.Array, averaging: Any) -> Any:
-    """The state of dual averaging after a step whose acceptance was so much below its target."""
-    return _average(excess, averaging)
-
-
-def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
-    """Welford's update of the mean and the sum of squared deviations by the `count`-th draw."""
-    mean = jax.tree.map(lambda m, u: m + (u - m) / count, moments[0], position)
-    squares = jax.tree.map(lambda s, m, n, u: s + (u - m) * (u - n), moments[1], moments[0], mean, position)
-    return mean, squares
-
-
-def shrunk(settings: Any, moments: tuple[Position, Position], count: jax.Array) -> Position:
-    """Standard deviations in units of the lengths, with 5 draws' worth of 0.001 of the prior's variance."""
-    return jax.tree.map(
-        lambda scale, squares: jnp.sqrt(
-            (squares / (count - 1) / settings.unit**2 * count + 5e-3 * scale**2) / (count + 5)
-        ),
-        settings.scale,
-        moments[1],
-    )
-
-
-def choose(condition: jax.Array, new: Any, old: Any) -> Any:
-    """One of two trees of arrays."""
-    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)

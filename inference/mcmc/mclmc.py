@@ -44,8 +44,9 @@ from jax.scipy.special import ndtr
 from inference.mcmc.isokinetic import Path, isokinetic, refreshed
 from inference.mcmc.mclmc_warmup import Geometry, Tuning
 from inference.mcmc.trajectory_sampler import TrajectorySampler
-from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
+from inference.target.trees import standard_normal
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["MCLMC", "MCLMCState"]

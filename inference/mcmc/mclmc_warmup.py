@@ -7,7 +7,7 @@ exp(-(log x / 9)^2 / 2), because the order holds near the step size that is soug
 lowers the largest step to 0.8 of it. The errors of a network have heavy tails, which 150 steps may miss and the weights
 belittle: so, unlike BlackJAX's, the mean of the last quarter of the warm-up forgets nothing and weighs all alike.
 
-**Step size, adjusted.** Dual averaging towards `target_acceptance`, as for HMC; see `inference.mcmc.hmc_adaptation`.
+**Step size, adjusted.** Dual averaging towards `target_acceptance`, as for HMC; see `inference.mcmc.dual_averaging`.
 
 **Length and scales.** The draws of the second and third quarter of the warm-up give each coordinate's variance. With
 `mass="diagonal"` the scales s become their square roots. The length becomes the root of the sum of all variances in
@@ -31,8 +31,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.mcmc.hmc_adaptation import averaged, averaging_from, choose, collect, shrunk
+from inference.mcmc.dual_averaging import Averaging, collect, shrunk
 from inference.target.density import Position
+from inference.target.trees import choose
 
 __all__ = ["Geometry", "Tuning"]
 
@@ -95,7 +96,7 @@ class Tuning(NamedTuple):
     """
 
     geometry: Geometry
-    averaging: Any
+    averaging: Averaging
     errors: Any
     moments: tuple[Position, Position]
 
@@ -105,7 +106,7 @@ class Tuning(NamedTuple):
         geometry = jax.tree.map(jnp.asarray, geometry)
         nothing, first = jax.tree.map(jnp.zeros_like, position), jnp.log(geometry.step_size)
         zero = jnp.zeros_like(first)
-        return cls(geometry, averaging_from(first, first), (zero, zero, zero + jnp.inf), (nothing, nothing))
+        return cls(geometry, Averaging.begin(first, first), (zero, zero, zero + jnp.inf), (nothing, nothing))
 
     def adapting(self, iteration: jax.Array) -> jax.Array:
         """Whether an iteration is of the warm-up."""
@@ -135,11 +136,11 @@ class Tuning(NamedTuple):
         self, iteration: jax.Array, acceptance: jax.Array, position: Position, mass: str, target: float
     ) -> Tuning:
         """After a trajectory of an adjusted chain in warm-up, which was accepted with this probability."""
-        averaging = averaged(target - acceptance, self.averaging)
+        averaging = self.averaging.after(target - acceptance)
         last = iteration + 1 == self.geometry.warmup
-        tuning = self._stepping(iteration, jnp.exp(jnp.where(last, averaging[1], averaging[0])))
+        tuning = self._stepping(iteration, jnp.exp(jnp.where(last, averaging.mean, averaging.log_step)))
         tuning, again = tuning._shaped(iteration, position, mass, _ADJUSTED_LENGTH)
-        return tuning._replace(averaging=choose(again, averaging_from(averaging[1], averaging[1]), averaging))
+        return tuning._replace(averaging=choose(again, averaging.again(), averaging))
 
     def _seeking(self, iteration: jax.Array) -> jax.Array:
         """Whether an iteration is before the last quarter of the warm-up, which has the last length and scales."""

@@ -19,7 +19,7 @@ from jax import lax
 from numpyro import handlers
 from numpyro.distributions import Unit
 
-from data import Split
+from data.pairs import inputs_of
 from inference.host.compiling import TRACING
 from inference.host.lazy_arviz import arviz
 from inference.host.machine import Cost
@@ -203,10 +203,7 @@ class Posterior:
 def _inputs(args: tuple[Any, ...]) -> Any:
     if len(args) != 1:
         raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
-    if isinstance(args[0], Split):
-        return args[0].x
-    pair = isinstance(args[0], tuple) and len(args[0]) == 2
-    return args[0][0] if pair else args[0]
+    return inputs_of(args[0])
 
 
 def _simulate(

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from scipy.special import gammaln, stdtr, stdtrit
 
 from data import Split
+from data.pairs import targets_of
 from inference.results.prediction import Classification, Prediction, Regression
 from models.conditionals import NormalConditional
 
@@ -110,8 +111,7 @@ def in_data_units(prediction: Prediction, y: Any) -> tuple[Prediction, np.ndarra
         raise TypeError(f"prediction must be what predict gives for a network, got {type(prediction).__name__}")
     if isinstance(y, Split):
         return y.restore(prediction), y.y_original  # type: ignore[type-var]
-    pair = isinstance(y, tuple) and len(y) == 2 and np.ndim(y[1]) > 0
-    return prediction, np.asarray(y[1] if pair else y)
+    return prediction, np.asarray(targets_of(y))
 
 
 def calibration_error(probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int = _BINS) -> float:

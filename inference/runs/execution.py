@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from data import Split
+from data.pairs import inputs_of
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Values
@@ -199,10 +199,8 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
         raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
     if method.keep == "none" and not network and getattr(method, "until", None):
         raise ValueError('until needs draws to judge; with keep="none" leave it out')
-    if isinstance(predict_at, Split):
-        predict_at = predict_at.x
     inputs = (
-        model.validate(predict_at, precision=method.precision)[0]
+        model.validate(inputs_of(predict_at), precision=method.precision)[0]
         if isinstance(model, Network) and predict_at is not None
         else None
     )

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from data import Split
+from data.pairs import as_pair
 from inference.catalogue import METHODS
 from inference.disk.journal import Journal
 from inference.disk.run_directory import RunDirectory, described, differences, surroundings
@@ -221,9 +222,7 @@ def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, 
 
 
 def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(args) == 1 and isinstance(args[0], Split):
-        return args[0].x, args[0].y
-    return args
+    return as_pair("run", args[0]) if len(args) == 1 and isinstance(args[0], Split) else args
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data import Split
+from data.pairs import as_pair, is_pair
 from inference import mixing
 from inference.catalogue import chosen_method
 from inference.engine.ledger import Ledger
@@ -264,7 +265,7 @@ def _numbers(seeds: Any) -> tuple[int, ...]:
 def _data(model: Any, args: tuple[Any, ...], test: Any, score: Any) -> tuple[tuple[Any, ...], Any]:
     """The arguments of a run, and the test data, checked."""
     network = isinstance(model, Network)
-    if network and test is None and len(args) in (2, 3) and _pair(args[-1]) and (len(args) == 3 or _pair(args[0])):
+    if network and test is None and len(args) in (2, 3) and is_pair(args[-1]) and (len(args) == 3 or is_pair(args[0])):
         *first, test = args
         args = tuple(first)
     if score is not None:
@@ -278,23 +279,16 @@ def _data(model: Any, args: tuple[Any, ...], test: Any, score: Any) -> tuple[tup
             f"scores on test data need a network of models, got {type(model).__name__}; for a model of your own give "
             "score, a function that takes a posterior and returns its scores by name"
         )
-    if not _pair(test):
+    if not is_pair(test):
         raise ValueError(
             "sweep needs test data to score on: sweep(model, train, test, ...), each a Split or a pair (x, y), or "
             "sweep(model, x, y, test=...)"
         )
-    x, y = test
-    train = args[0] if len(args) == 2 else next(iter(args[0])) if args and _pair(args[0]) else None
+    x, y = as_pair("sweep", test)
+    train = args[0] if len(args) == 2 else next(iter(args[0])) if args and is_pair(args[0]) else None
     if train is not None and np.shape(train)[1:] != np.shape(x)[1:]:
         raise ValueError(f"test rows must be like the training rows, {np.shape(train)[1:]}, got {np.shape(x)[1:]}")
     model.validate(x, y)
     if isinstance(test, Split) and (test.classes is None) != (model.likelihood.classes is None):
         raise ValueError(f"'{test.name}' {'has labels' if test.classes else 'has none'}, unlike {model.likelihood}")
     return args, test
-
-
-def _pair(value: Any) -> bool:
-    """Whether a value is inputs and targets."""
-    return isinstance(value, Split) or (
-        isinstance(value, tuple | list) and len(value) == 2 and all(np.ndim(part) > 0 for part in value)
-    )

@@ -16,6 +16,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import compute_log_probs
 
 from data import Split
+from data.pairs import as_pair, is_pair
 from inference.target.arguments import Arguments, settle
 from inference.target.data_remarks import refuse_unbounded, remarks
 from inference.target.density import Data, Target, latent_sites
@@ -72,8 +73,8 @@ def bind(
         raise TypeError(f"model must be a NumPyro model, a function with sample statements, got {type(model).__name__}")
     if not isinstance(model, Hashable):
         raise TypeError(f"model must be hashable to be compiled once, {type(model).__name__} is not; use a function")
-    if len(args) == 1 and isinstance(args[0], Split):
-        args = (args[0].x, args[0].y)
+    if len(args) == 1 and (isinstance(args[0], Split) or (isinstance(model, Network) and is_pair(args[0]))):
+        args = as_pair("run", args[0])
     if isinstance(model, Network):
         args, notes = _network_arguments(model, args)
     else:
@@ -151,8 +152,6 @@ def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size
 
 def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     """Validated inputs and targets, and what is to be said of them."""
-    if len(args) == 1 and isinstance(args[0], tuple | list) and len(args[0]) == 2:
-        args = tuple(args[0])
     if len(args) != 2 or args[1] is None:
         raise ValueError(
             f"a network needs observations: call run(model, x, y, ...) or run(model, split, ...), got {len(args)} "

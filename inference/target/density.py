@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from numpyro import handlers
 from numpyro.distributions import ImproperUniform
@@ -42,9 +41,10 @@ from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrai
 from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
+from inference.target.trees import standard_normal
 from models.distributions import innermost
 
-__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper", "standard_normal"]
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper"]
 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
@@ -256,16 +256,6 @@ class Target:
 def proper(site: dict[str, Any]) -> bool:
     """Whether a site can be drawn from its prior."""
     return not isinstance(innermost(site.get("fn")), ImproperUniform)
-
-
-def standard_normal(key: jax.Array, template: Any) -> Any:
-    """Independent N(0, 1) in the shape of a tree, drawn at once: one generator compiles faster than several."""
-    leaves, structure = jax.tree.flatten(template)
-    if not leaves:
-        return template
-    ends = np.cumsum([leaf.size for leaf in leaves])
-    draws = jnp.split(jax.random.normal(key, (ends[-1],), leaves[0].dtype), ends[:-1])
-    return jax.tree.unflatten(structure, [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)])
 
 
 def latent_sites(trace: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.density import Data, Position, Target
+from inference.target.trees import standard_normal
 from inference.variational.closed_forms import expected_log_prob
 from inference.variational.guide import Drawn, Guide
 from inference.variational.per_row import ESTIMATORS, check_layers

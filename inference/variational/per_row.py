@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jax.extend.core import get_opaque_trace_state
 from numpyro.primitives import Messenger
 
-from inference.target.density import Data, Position, Target, standard_normal
+from inference.target.density import Data, Position, Target
+from inference.target.trees import standard_normal
 from models.layers import affine
 
 __all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layers_of"]

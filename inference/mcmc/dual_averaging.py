@@ -1,0 +1,79 @@
+r"""What a warm-up learns from: step sizes by dual averaging, and the variances of draws.
+
+Dual averaging (Nesterov 2009; Hoffman & Gelman 2014, section 3.2) moves the log step size x against the mean excess
+g of the target acceptance over the acceptance, and averages it. With t the number of iterations so far:
+
+    g <- (1 - 1 / (t + 10)) g + (target - acceptance) / (t + 10)
+    x <- centre - sqrt(t) g / 0.3
+    mean <- (1 - t^-3/4) mean + t^-3/4 x
+
+The 0.3 is Hoffman & Gelman's gamma, which they set to 0.05 for trees that hide a bad step; with trajectories of fixed
+length that swings the step by a factor of ten for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from inference.target.density import Position
+
+__all__ = ["Averaging", "collect", "shrunk"]
+
+_GAMMA, _DELAY, _FORGETTING = 0.3, 10, 0.75
+
+
+class Averaging(NamedTuple):
+    """The state of dual averaging.
+
+    Attributes:
+        log_step: x, the log step size of the next iteration.
+        mean: the weighted mean of the log step sizes, which is what adaptation hands on.
+        excess: g, the mean excess of the target over the acceptance.
+        iterations: t.
+        centre: the log step size that x is drawn towards.
+    """
+
+    log_step: jax.Array
+    mean: jax.Array
+    excess: jax.Array
+    iterations: jax.Array
+    centre: jax.Array
+
+    @classmethod
+    def begin(cls, first: jax.Array, centre: jax.Array) -> Averaging:
+        """Before the first iteration, whose log step size is `first`."""
+        nothing = jnp.zeros((), first.dtype)
+        return cls(first, nothing, nothing, jnp.int32(0), centre)
+
+    def after(self, excess: jax.Array) -> Averaging:
+        """After an iteration whose acceptance was below its target by `excess`."""
+        count = self.iterations + 1
+        mean_excess = (1 - 1 / (count + _DELAY)) * self.excess + excess / (count + _DELAY)
+        log_step = self.centre - (count**0.5) / _GAMMA * mean_excess
+        weight = count ** (-_FORGETTING)
+        return Averaging(log_step, (1 - weight) * self.mean + weight * log_step, mean_excess, count, self.centre)
+
+    def again(self) -> Averaging:
+        """Begun anew, from the mean of the log step sizes so far."""
+        return Averaging.begin(self.mean, self.mean)
+
+
+def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
+    """Welford's update of the mean and the sum of squared deviations by the `count`-th draw."""
+    mean = jax.tree.map(lambda m, u: m + (u - m) / count, moments[0], position)
+    squares = jax.tree.map(lambda s, m, n, u: s + (u - m) * (u - n), moments[1], moments[0], mean, position)
+    return mean, squares
+
+
+def shrunk(settings: Any, moments: tuple[Position, Position], count: jax.Array) -> Position:
+    """Standard deviations in units of the lengths, with 5 draws' worth of 0.001 of the prior's variance."""
+    return jax.tree.map(
+        lambda scale, squares: jnp.sqrt(
+            (squares / (count - 1) / settings.unit**2 * count + 5e-3 * scale**2) / (count + 5)
+        ),
+        settings.scale,
+        moments[1],
+    )
