@@ -9,9 +9,9 @@ from diagnostics.comparisons.comparison import Comparison, compare
 from diagnostics.convergences.judging import Convergence, convergence
 from diagnostics.predictions.averaging import Mixture, average, stacking_weights
 from diagnostics.predictions.detection import Detection, out_of_distribution
-from diagnostics.predictions.scores import scores
 from diagnostics.predictions.uncertainties import Uncertainty, uncertainty
 from diagnostics.reports.page import report
+from inference.results.scores import scores
 
 __all__ = [
     "Calibration",

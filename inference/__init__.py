@@ -6,8 +6,7 @@ from inference.mcmc.hmc import HMC
 from inference.mcmc.mclmc import MCLMC
 from inference.mcmc.nuts import NUTS
 from inference.methods import Method
-from inference.optimisation.ensembles import Ensemble
-from inference.optimisation.points import MAP, MLE
+from inference.optimisation.points import MAP, MLE, Ensemble
 from inference.results.posterior import Posterior
 from inference.results.prediction import Prediction
 from inference.results.pruning import centre, prune, signal_to_noise

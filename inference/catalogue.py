@@ -10,8 +10,7 @@ from inference.mcmc.hmc import HMC
 from inference.mcmc.mclmc import MCLMC
 from inference.mcmc.nuts import NUTS
 from inference.methods import Method
-from inference.optimisation.ensembles import Ensemble
-from inference.optimisation.points import MAP, MLE
+from inference.optimisation.points import MAP, MLE, Ensemble
 from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD
 from inference.variational.svi import SVI
 from models.validation import one_of

@@ -13,6 +13,26 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ORDER = ("data", "models", "inference", "diagnostics")
 MOST_MODULES = 12  # in a room: more are two rooms
+
+# The rooms from the bottom up. A room imports what is below it; two of one line do not import each other.
+LAYERS = [
+    ["data", "models"],
+    ["inference.host", "inference.display"],
+    ["inference.target", "inference.mixing"],
+    ["inference.methods"],
+    ["inference.optimisation", "inference.results"],
+    ["inference.variational", "inference.laplace", "inference.mcmc", "inference.sgmcmc", "inference.engine"],
+    ["inference.catalogue", "inference.disk"],
+    ["inference.runs"],
+    ["inference.sweeps"],
+    ["inference"],  # the door
+    ["diagnostics.predictions", "diagnostics.convergences"],
+    ["diagnostics.checks", "diagnostics.comparisons", "diagnostics.information"],
+    ["diagnostics.plots"],
+    ["diagnostics.reports"],
+    ["diagnostics"],
+]
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 USERS = ("touchstone", "experiments", "benchmarks")
 LONG: dict[str, str] = {}  # file -> why it may have more than 300 lines
 
@@ -41,6 +61,47 @@ def test_imports_flow_one_way(path):
     allowed = ORDER[: ORDER.index(package) + 1] if package in ORDER else (*ORDER, package)
     ours = _imported(ast.parse(path.read_text())) & {*ORDER, *USERS}
     assert ours <= set(allowed), f"{path.name} imports {ours - set(allowed)}"
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _room(module: str) -> str:
+    """The room of a module: its folder, or the module itself where it is in none."""
+    first, *rest = module.split(".")
+    return f"{first}.{rest[0]}" if rest and first in ("inference", "diagnostics") else first
+
+
+def _imported_rooms(path: Path) -> set[str]:
+    """The rooms that a module imports when it is imported; names behind the door of a package count for the package."""
+    rooms = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ORDER:
+            for alias in node.names:
+                inside = ROOT / node.module.replace(".", "/") / alias.name
+                is_module = inside.is_dir() or inside.with_suffix(".py").exists()
+                rooms.add(_room(f"{node.module}.{alias.name}" if is_module else node.module))
+    return rooms
+
+
+@pytest.mark.parametrize("package", ["inference", "diagnostics"])
+def test_rooms_are_built_on_those_below(package):
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        own = _room(_module(path))
+        for other in _imported_rooms(path) - {own}:
+            if LEVEL[other] >= LEVEL[own]:
+                wrong.append(f"{_module(path)} imports {other}")
+    assert not wrong, wrong
+
+
+def test_rooms_are_small_enough_to_be_taken_in():
+    rooms = {path.parent for package in ("inference", "diagnostics") for path in (ROOT / package).rglob("*.py")}
+    for room in rooms:
+        modules = [path for path in room.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= MOST_MODULES, f"{room.name} has {len(modules)} modules"
+        assert len(ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or "") > 60, room.name
 
 
 @every_module

@@ -25,9 +25,9 @@ from jaxtyping import Float
 
 from diagnostics.checks.class_bins import Bins, Brier, CalibrationErrors
 from diagnostics.checks.uniformity import Uniformity
-from diagnostics.predictions.scores import in_data_units
 from inference import Prediction
 from inference.results.prediction import Classification, Regression
+from inference.results.scores import in_data_units
 
 __all__ = ["Calibration", "ClassCalibration", "Coverage", "TargetCalibration", "calibration"]
 

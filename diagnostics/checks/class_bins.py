@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
 
-from diagnostics.predictions.scores import confidence_bins, equal_width
+from inference.results.scores import confidence_bins, equal_width
 
 __all__ = ["BINS", "Bins", "Brier", "CalibrationErrors", "equal_mass"]
 

@@ -20,13 +20,17 @@ from numpyro import handlers
 
 from data import Split
 from data.pairs import as_pair
+from inference.display.figures import COLOURS, chart
 from models import Network
 from models.validation import positive_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PriorCheck", "prior_check"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PriorCheck", "prior_check", "prior_functions"]
 
 _ROWS = 2000  # of the inputs: more would say nothing else, and fill the memory
 
@@ -65,9 +69,7 @@ class PriorCheck:
 
     def figure(self) -> Figure:
         """The envelope along one input, or the spread over many; for a classifier the histogram of entropies."""
-        from diagnostics import plots
-
-        return plots.prior_functions(self)
+        return prior_functions(self)
 
 
 def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, seed: int = 0) -> PriorCheck:
@@ -166,3 +168,32 @@ def _classification(x: np.ndarray, probabilities: np.ndarray, targets: np.ndarra
     )
     envelope = np.quantile(probabilities, [0.05, 0.5, 0.95], axis=0)
     return PriorCheck(x, probabilities, targets, numbers, envelope, entropy, words)
+
+
+def prior_functions(check: PriorCheck) -> Figure:
+    """What a prior says about functions; see `diagnostics.prior_check`."""
+    if check.entropy is not None:
+        figure, (axes,) = chart(["How unsure functions from the prior are"])
+        most = float(np.log(check.functions.shape[-1]))
+        axes.hist(check.entropy.ravel(), np.linspace(0, most, 30), color=COLOURS[0])
+        axes.axvline(most, color="k", lw=0.8, ls="--", label="all classes alike")
+        axes.set(xlabel="entropy (nats)", ylabel="functions and inputs")
+        axes.legend(frameon=False)
+        return figure
+    if check.x.shape[1:] != (1,):
+        figure, (axes,) = chart(["Functions from the prior over all inputs, without and with noise"])
+        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # of several outputs
+        functions, targets = check.functions[..., 0].ravel(), first.ravel()
+        low, high = np.quantile(targets, [0.005, 0.995])
+        edges = np.linspace(low, high, 60)
+        axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
+        axes.hist(functions, edges, density=True, color=COLOURS[0], alpha=0.6, label="f(x)")
+        axes.set(xlabel="value", ylabel="density")
+        axes.legend(frameon=False)
+        return figure
+    figure, (axes,) = chart(["Functions from the prior: 90 % band and ten of them"])
+    order = np.argsort(check.x[:, 0])
+    axes.fill_between(check.x[order, 0], *check.envelope[[0, 2]][:, order, 0], color=COLOURS[0], alpha=0.2, lw=0)
+    axes.plot(check.x[order, 0], check.functions[:10, order, 0].T, lw=0.8, color=COLOURS[0])
+    axes.set(xlabel="x", ylabel="f(x)")
+    return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from diagnostics.checks.prior_predictive import prior_functions
 from diagnostics.plots.chains import effective_sizes, energies, losses, mixing, ranks, temperatures, traces
 from diagnostics.plots.comparison import assay
 from diagnostics.plots.predictions import (
@@ -9,11 +10,10 @@ from diagnostics.plots.predictions import (
     coverage,
     observed_and_predicted,
     pit,
-    prior_functions,
     reliability,
     replicates,
+    uncertainty_split,
 )
-from diagnostics.plots.uncertainty import uncertainty_split
 
 __all__ = [
     "assay",

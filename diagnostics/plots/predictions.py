@@ -12,16 +12,22 @@ from diagnostics.checks.calibrations import Calibration, TargetCalibration
 from diagnostics.checks.class_bins import Bins
 from diagnostics.checks.leave_one_out import LeaveOneOut
 from diagnostics.checks.posterior_predictive import PredictiveCheck
-from diagnostics.checks.prior_predictive import PriorCheck
 from diagnostics.checks.uniformity import LEVELS, ecdf_band, shares_below
-from diagnostics.predictions.scores import in_data_units
+from diagnostics.predictions.averaging import Mixture
+from diagnostics.predictions.uncertainties import uncertainty
 from inference.display.figures import COLOURS, chart
 from inference.results.prediction import Classification, Prediction, Regression
+from inference.results.scores import in_data_units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["band", "coverage", "observed_and_predicted", "pit", "prior_functions", "reliability", "replicates"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["band", "coverage", "observed_and_predicted", "pit", "reliability", "replicates", "uncertainty_split"]
+
+_MOST = 500  # columns: more would be narrower than a pixel
 
 
 def observed_and_predicted(prediction: Prediction, y: Any, title: str = "") -> Figure:
@@ -133,35 +139,6 @@ def replicates(check: PredictiveCheck) -> Figure:
     return figure
 
 
-def prior_functions(check: PriorCheck) -> Figure:
-    """What a prior says about functions; see `diagnostics.prior_check`."""
-    if check.entropy is not None:
-        figure, axes = _figure("How unsure functions from the prior are")
-        most = float(np.log(check.functions.shape[-1]))
-        axes.hist(check.entropy.ravel(), np.linspace(0, most, 30), color=COLOURS[0])
-        axes.axvline(most, color="k", lw=0.8, ls="--", label="all classes alike")
-        axes.set(xlabel="entropy (nats)", ylabel="functions and inputs")
-        axes.legend(frameon=False)
-        return figure
-    if check.x.shape[1:] != (1,):
-        figure, axes = _figure("Functions from the prior over all inputs, without and with noise")
-        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # of several outputs
-        functions, targets = check.functions[..., 0].ravel(), first.ravel()
-        low, high = np.quantile(targets, [0.005, 0.995])
-        edges = np.linspace(low, high, 60)
-        axes.hist(targets, edges, density=True, color=COLOURS[1], alpha=0.5, label="y")
-        axes.hist(functions, edges, density=True, color=COLOURS[0], alpha=0.6, label="f(x)")
-        axes.set(xlabel="value", ylabel="density")
-        axes.legend(frameon=False)
-        return figure
-    figure, axes = _figure("Functions from the prior: 90 % band and ten of them")
-    order = np.argsort(check.x[:, 0])
-    axes.fill_between(check.x[order, 0], *check.envelope[[0, 2]][:, order, 0], color=COLOURS[0], alpha=0.2, lw=0)
-    axes.plot(check.x[order, 0], check.functions[:10, order, 0].T, lw=0.8, color=COLOURS[0])
-    axes.set(xlabel="x", ylabel="f(x)")
-    return figure
-
-
 def _edges(values: np.ndarray) -> np.ndarray:
     """Of some 20 bins; where values are counts or shares, each holds the same number of possible ones."""
     lowest, span, gaps = values.min(), np.ptp(values), np.diff(np.unique(values))
@@ -175,3 +152,32 @@ def _edges(values: np.ndarray) -> np.ndarray:
 def _figure(title: str) -> tuple[Figure, Any]:
     figure, (axes,) = chart([title])
     return figure, axes
+
+
+def uncertainty_split(prediction: Prediction | Mixture, title: str = "") -> Figure:
+    """The parts of the uncertainty on top of each other, input by input, the most uncertain on the right.
+
+    Of more than 500 inputs and outputs, neighbours in this order are averaged.
+    """
+    split = uncertainty(prediction)
+    order = np.argsort(split.total, axis=None)
+    parts = {"epistemic": (split.epistemic, COLOURS[0]), "aleatoric": (split.aleatoric, COLOURS[1])}
+    if split.structure is not None:
+        within = split.epistemic - split.structure
+        parts = {
+            "structure": (split.structure, COLOURS[2]),
+            "epistemic, structure known": (within, COLOURS[0]),
+            "aleatoric": (split.aleatoric, COLOURS[1]),
+        }
+    figure, (axes,) = chart([title or "Uncertainty in parts, the most uncertain on the right"])
+    edges = np.linspace(0, order.size, min(order.size, _MOST) + 1).round().astype(int)
+    floor = np.zeros(len(edges) - 1)
+    for name, (values, colour) in parts.items():
+        heights = np.add.reduceat(values.ravel()[order], edges[:-1]) / np.diff(edges)
+        axes.stairs(floor + heights, edges, baseline=floor, fill=True, color=colour, alpha=0.75, lw=0, label=name)
+        floor = floor + heights
+    unit = "entropy (nats)" if split.unit == "nats" else "variance"
+    axes.set(xlabel="inputs, by their uncertainty", ylabel=unit, xlim=(0, order.size), ylim=(0, 1.3 * floor.max()))
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], frameon=False, loc="upper left")
+    return figure

@@ -1,4 +1,4 @@
-r"""Point estimates: maximum likelihood and maximum a posteriori.
+r"""Point estimates: maximum likelihood, maximum a posteriori, and deep ensembles of either.
 
     MLE   w* = argmax log p(y | w)
     MAP   w* = argmax log p(y | w) + log p(w)          at T = 1
@@ -7,11 +7,18 @@ Both maximise over the values of the sites themselves, not over unconstrained co
 so the answer does not depend on the parametrisation that the optimiser uses. A point estimate is a posterior with one
 draw. With `tempering="likelihood"`, MAP maximises log p(y | w) / T + log p(w); with "posterior" the temperature
 multiplies the whole objective and changes nothing.
+
+A deep ensemble (Lakshminarayanan et al. 2017) is point estimates from independent starts, averaged as equals. Each
+member has its own random start and its own order of minibatches; with `bootstrap` also its own resample of the rows. A
+member is a chain of one draw, so predictions average members as they average draws. Members train side by side in
+worker threads and are the same in any company; `python -m benchmarks.ensembles` measures what eight of them cost.
+
+Reference: https://arxiv.org/abs/1612.01474.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
@@ -20,8 +27,10 @@ from inference.methods import Emission
 from inference.optimisation.optimiser import Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, Terms
 from inference.target.minibatches import Minibatch
+from models import Network
+from models.validation import one_of, positive_integer
 
-__all__ = ["MAP", "MLE", "Point"]
+__all__ = ["MAP", "MLE", "Ensemble", "Point"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +93,43 @@ class MAP(Point):
 
     name: ClassVar[str] = "map"
     estimate: ClassVar[str] = "map"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(Point):
+    """A deep ensemble.
+
+    Defaults: 5 members, each trained for 3,000 steps of the full batch.
+
+    Attributes:
+        chains: how many members.
+        estimate: what each maximises, "map" or "mle".
+        bootstrap: each member sees rows drawn with replacement, as many as there are. For networks.
+    """
+
+    name: ClassVar[str] = "ensemble"
+
+    chains: int = 5
+    estimate: str = "map"  # type: ignore[misc]
+    bootstrap: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_integer("ensemble: chains", self.chains)
+        one_of("ensemble: estimate", self.estimate, ("map", "mle"))
+        if not isinstance(self.bootstrap, bool):
+            raise TypeError(f"ensemble: bootstrap must be True or False, got {self.bootstrap!r}")
+
+    @property
+    def _resamples(self) -> bool:
+        return self.bootstrap
+
+    def program(self) -> Ensemble:
+        """How many members there are does not shape the program of one."""
+        return replace(self, chains=1)
+
+    def check(self, target: Target, data: Data) -> None:
+        """Rows must be known to be resampled."""
+        super().check(target, data)
+        if self.bootstrap and not isinstance(target.model, Network):
+            raise ValueError("ensemble: bootstrap needs a network of models, whose rows are known; leave it out")

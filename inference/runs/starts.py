@@ -24,7 +24,7 @@ from inference.engine.ledger import Ledger
 from inference.host.compiling import tracing
 from inference.host.machine import Cost
 from inference.methods import Method
-from inference.optimisation.ensembles import Ensemble
+from inference.optimisation.points import Ensemble
 from inference.target.binding import explain_start
 from inference.target.density import Data, Position, Target
 from inference.target.minibatches import Minibatch

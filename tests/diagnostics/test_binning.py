@@ -10,7 +10,7 @@ import scipy.stats
 import sklearn.metrics
 
 from diagnostics.checks.class_bins import BINS, Bins, Brier, CalibrationErrors, equal_mass
-from diagnostics.predictions.scores import calibration_error
+from inference.results.scores import calibration_error
 
 SIMULATIONS = 1000  # behind every floor and p-value
 

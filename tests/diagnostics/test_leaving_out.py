@@ -17,7 +17,7 @@ import data
 import inference
 import models
 from diagnostics.checks.leave_one_out import LeaveOneOut, loo
-from diagnostics.predictions.scores import scores
+from inference.results.scores import scores
 
 
 def _exact(design, y, noise, prior_precision, temperature=1.0):

@@ -10,8 +10,8 @@ import sklearn.metrics
 import data
 import diagnostics
 import models
-from diagnostics.predictions.scores import calibration_error, crps_of_mixture
 from inference.results.prediction import Prediction
+from inference.results.scores import calibration_error, crps_of_mixture
 
 GENERATOR = np.random.default_rng(0)
 

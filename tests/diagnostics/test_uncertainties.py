@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import models
-from diagnostics.plots.uncertainty import uncertainty_split
+from diagnostics.plots.predictions import uncertainty_split
 from diagnostics.predictions.averaging import average
 from diagnostics.predictions.uncertainties import uncertainty
 from inference.results.prediction import Prediction

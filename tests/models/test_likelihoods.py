@@ -13,8 +13,8 @@ from numpyro.infer.util import log_likelihood
 import diagnostics
 import inference
 import models
-from diagnostics.predictions.scores import crps_of_mixture, crps_of_student_mixture
 from inference.results.prediction import Prediction
+from inference.results.scores import crps_of_mixture, crps_of_student_mixture
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 CASES = {
