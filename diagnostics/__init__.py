@@ -1,5 +1,13 @@
 """Diagnostics: what to believe of a posterior, how good its predictions are, and the report that says so."""
 
+import inference
+
+if not hasattr(inference, "Posterior"):
+    raise ImportError(
+        f"{inference.__file__} hides Touchstone's own package 'inference': Python looks beside the script first; "
+        "rename it, or start Python in another folder"
+    )
+
 from diagnostics import information, plots
 from diagnostics.checks.calibrations import Calibration, calibration
 from diagnostics.checks.leave_one_out import LeaveOneOut, loo

@@ -1,15 +1,22 @@
 """Inference: one call for every method, and one record out of all of them."""
 
+from inference.host.shadows import refuse_shadows
+
+refuse_shadows("data", "models")
+
 from inference.catalogue import METHODS
+from inference.host.machine import Cost
+from inference.host.telling import TouchstoneWarning
 from inference.laplace.approximation import Laplace
 from inference.mcmc.hmc import HMC
 from inference.mcmc.mclmc import MCLMC
 from inference.mcmc.nuts import NUTS
-from inference.methods import Method
+from inference.methods import Method, Sampler
 from inference.optimisation.points import MAP, MLE, Ensemble
 from inference.results.posterior import Posterior
-from inference.results.prediction import Prediction
+from inference.results.prediction import Classification, Prediction, Regression
 from inference.results.pruning import centre, prune, signal_to_noise
+from inference.results.running_averages import Averages
 from inference.runs.folds import run_folds
 from inference.runs.loading import load
 from inference.runs.resuming import resume
@@ -29,12 +36,18 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "SVI",
+    "Averages",
+    "Classification",
+    "Cost",
     "Ensemble",
     "Laplace",
     "Method",
     "Posterior",
     "Prediction",
+    "Regression",
+    "Sampler",
     "Sweep",
+    "TouchstoneWarning",
     "centre",
     "load",
     "prune",

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
+from inference.host.documentation import join_attributes
 from inference.target.data_remarks import explosion
 from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer, positive_number
@@ -59,6 +60,10 @@ class Method:
 
     name: ClassVar[str]
     kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        join_attributes(cls)
 
     precision: str = "float32"
     chunk_size: int | None = None
@@ -203,6 +208,9 @@ class Method:
                     "posterior.idata.to_netcdf(path), or use one that has a name"
                 )
         return {"name": self.name, "options": self.options()}
+
+
+join_attributes(Method)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from inference.disk.array_file import Column
 from inference.disk.manifest import read_manifests, write_manifest
 from inference.disk.state_bytes import packed, packed_size, unpacked
 from inference.engine.ledger import Ledger, Saved, Values, cut
+from inference.host.telling import tell
 
 __all__ = ["Journal"]
 
@@ -69,7 +69,7 @@ class Journal(Ledger):
         form = template()
         state = self._choose(form)
         if state is None:
-            warnings.warn(f"{self._folder}: no state is whole; the stage begins anew", stacklevel=2)
+            tell(f"{self._folder}: no state is whole; the stage begins anew")
             return [None] * chains
         manifest = self._manifests[0]
         self._open(manifest["columns"])
@@ -212,9 +212,7 @@ class Journal(Ledger):
             sound = column.sound(chain, saved["kept"], digests)
             if sound < saved["kept"]:
                 last = min(sound + column.length, saved["kept"]) - 1
-                warnings.warn(
-                    f"{column.path}: draws {sound} to {last} of chain {chain} are damaged; {consequence}", stacklevel=3
-                )
+                tell(f"{column.path}: draws {sound} to {last} of chain {chain} are damaged; {consequence}")
             least = min(least, sound)
         return least
 
@@ -230,7 +228,7 @@ class Journal(Ledger):
                     return state
             except (OSError, ValueError):  # gone, or something else in its place
                 pass
-            warnings.warn(f"{path} is damaged; the save before it is used", stacklevel=4)
+            tell(f"{path} is damaged; the save before it is used")
             self._manifests = self._manifests[1:]
         return None
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data.files import read_regular, write_durably
+from inference.host.telling import tell
 
 __all__ = ["read_manifests", "write_manifest"]
 
@@ -37,7 +37,7 @@ def read_manifests(folder: Path) -> list[dict[str, Any]]:
         except FileNotFoundError:
             continue
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            warnings.warn(f"{path} is damaged ({error}); the save before it is used", stacklevel=3)
+            tell(f"{path} is damaged ({error}); the save before it is used")
     return sorted(found, key=lambda manifest: -manifest["number"])
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -22,6 +21,7 @@ from typing import Any
 import jax
 
 from data.cache import user_cache
+from inference.host.telling import tell
 
 __all__ = ["TRACING", "enable_compilation_cache", "in_a_hurry", "tracing"]
 
@@ -52,7 +52,7 @@ def enable_compilation_cache() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
         except OSError as error:  # a read-only home, or a folder of somebody else's: go on without a cache
-            warnings.warn(f"compiled programs are not cached: {folder} can't be made private ({error})", stacklevel=3)
+            tell(f"compiled programs are not cached: {folder} can't be made private ({error})")
             return
         config.update("jax_compilation_cache_dir", str(folder))
     # JAX's own thresholds would leave out most programs; others are the user's.

@@ -22,8 +22,7 @@ The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of th
 every weight that is correlated with another, and is highest for a network that has none to speak of. "last_layer" is
 the evidence of a linear model of fixed features, and says nothing about the weights behind them.
 
-Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q: 1,000 draws
-are 1,000 passes over the data, after the progress bar has come to its end.
+Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q.
 
 Reference: Immer et al. 2021, https://arxiv.org/abs/2008.08400.
 """

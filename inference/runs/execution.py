@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -17,6 +16,7 @@ from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Values
 from inference.host.compiling import enable_compilation_cache, tracing
 from inference.host.seeds import as_key
+from inference.host.telling import tell
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
 from inference.results.function_space import probes
@@ -118,7 +118,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     """Run a plan; each stage's ledger may hold part of it already."""
     method, bound, settings = plan.method, plan.bound, plan.settings
     for note in plan.notes:
-        warnings.warn(note, stacklevel=3)
+        tell(note)
     enable_compilation_cache()
     starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
     if method.fits > 1:
@@ -146,9 +146,9 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
     concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
     for concern in concerns:
-        warnings.warn(concern, stacklevel=3)
+        tell(concern)
     for chain, why in outcome.stopped.items():
-        warnings.warn(f"chain {chain} stopped before its end, and its draws are left out: {why}", stacklevel=3)
+        tell(f"chain {chain} stopped before its end, and its draws are left out: {why}")
     posterior = record(outcome.draws, outcome.statistics, outcome.curves, outcome.averages)
     return replace(
         posterior,
@@ -169,7 +169,7 @@ def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posteri
     draws, statistics, curves, guide = best(each, method.fits)
     notes = plan.notes + failed_restarts(method, guide)
     for note in notes[len(plan.notes) :]:
-        warnings.warn(note, stacklevel=4)
+        tell(note)
     return plan.posterior(
         draws, statistics, curves, [], cost=starts.cost + cost, start=starts.how, ended=ended, guide=guide, notes=notes
     )

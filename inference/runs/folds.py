@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from inference.catalogue import chosen_method
 from inference.engine.ledger import Ledger
 from inference.host.compiling import enable_compilation_cache, in_a_hurry, tracing
 from inference.host.seeds import as_key, plain_seed
+from inference.host.telling import tell
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
 from inference.results.posterior import Posterior
@@ -98,7 +98,7 @@ def run_folds(
         if shapes[0] != shapes[1]:
             raise ValueError(f"all folds must have one shape: fold 0 has {shapes[0]}, fold {i} has {shapes[1]}")
     for note in dict.fromkeys(note for each in plans for note in each.notes):
-        warnings.warn(note, stacklevel=2)
+        tell(note)
     enable_compilation_cache()
     keys = jax.vmap(partial(jax.random.fold_in, as_key(words)))(np.arange(len(folds)))
     every = [(each.bound.data, network) for each, network in zip(plans, models, strict=True)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +26,7 @@ from inference.engine.chain import saved_shapes
 from inference.engine.ledger import Values
 from inference.host.compiling import tracing
 from inference.host.machine import Cost, peak_memory
+from inference.host.telling import tell
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
 from inference.results.posterior import Posterior
@@ -150,7 +150,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
             guide = planned.method.fitted(finished[0])
     concerns = planned.method.concerns(planned.bound.target, planned.bound.data, scalars, going)
     for concern in concerns:
-        warnings.warn(concern, stacklevel=3)
+        tell(concern)
     cost = Cost(
         sum(save["compile_seconds"] for save in saves),
         sum(save["run_seconds"] for save in saves),

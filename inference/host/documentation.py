@@ -1,0 +1,40 @@
+"""Docstrings of option records that explain every option, those of their bases included.
+
+Each option is written down once, on the record that introduces it; a reader of `help(inference.SGLD)` wants all.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+__all__ = ["join_attributes"]
+
+_HEADING = "Attributes:"
+
+
+def join_attributes(cls: type) -> None:
+    """Give a class's docstring the attributes of its bases too, its own first; the own text stays in `_own_doc`."""
+    own = inspect.cleandoc(cls.__dict__.get("__doc__") or "")  # Python 3.13 takes the indentation away, others leave it
+    cls._own_doc = own  # type: ignore[attr-defined]
+    entries: dict[str, str] = {}
+    for base in cls.__mro__:
+        for name, text in _attributes(base.__dict__.get("_own_doc", "")).items():
+            entries.setdefault(name, text)
+    summary = own.partition(_HEADING)[0].rstrip()
+    if entries and summary:
+        cls.__doc__ = f"{summary}\n\n{_HEADING}\n" + "\n".join(entries.values()) + "\n"
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """The entries under the heading "Attributes:" by name, each with the lines that continue it."""
+    entries: dict[str, list[str]] = {}
+    for line in text.partition(_HEADING)[2].splitlines():
+        begins = re.match(r" {4}(\w+):", line)
+        if begins:
+            entries[begins[1]] = [line]
+        elif line.startswith(" " * 8) and entries:
+            list(entries.values())[-1].append(line)
+        elif line.strip():
+            break  # another section
+    return {name: "\n".join(lines) for name, lines in entries.items()}
