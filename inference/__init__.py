@@ -11,7 +11,7 @@ from inference.laplace.approximation import Laplace
 from inference.mcmc.hmc import HMC
 from inference.mcmc.mclmc import MCLMC
 from inference.mcmc.nuts import NUTS
-from inference.methods import Method, Sampler
+from inference.methods import Method
 from inference.optimisation.points import MAP, MLE, Ensemble
 from inference.results.posterior import Posterior
 from inference.results.prediction import Classification, Prediction, Regression
@@ -21,6 +21,7 @@ from inference.runs.folds import run_folds
 from inference.runs.loading import load
 from inference.runs.resuming import resume
 from inference.runs.running import run
+from inference.samplers import Sampler
 from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD
 from inference.sweeps.result import Sweep
 from inference.sweeps.sweeping import sweep

@@ -8,7 +8,7 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,11 +16,10 @@ import jax
 import numpy as np
 
 from inference.host.documentation import join_attributes
-from inference.target.data_remarks import explosion
 from inference.target.density import Data, Position, Target
-from models.validation import one_of, plain_numbers, positive_integer, positive_number
+from models.validation import one_of, plain_numbers, positive_integer
 
-__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Sampler", "Step"]
+__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Step"]
 
 KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
@@ -211,94 +210,3 @@ class Method:
 
 
 join_attributes(Method)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampler(Method):
-    """Base of Markov chain methods: warm-up iterations, then draws, every `thin`-th of them kept.
-
-    Attributes:
-        chains: how many chains.
-        draws: kept draws per chain; with `until`, at most so many.
-        warmup: iterations per chain that are thrown away.
-        thin: iterations per kept draw.
-        start: where chains start. "ensemble": each at its own member of a short deep ensemble; "map": all at one MAP
-            point; "random": at random near 0; "prior": at a draw from the prior. None is "ensemble" for a network
-            and "random" for any other model.
-        until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
-            functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
-            {"ess": 400, "rhat": 1.01}, or one of the two; an R-hat that chance explains, see `inference.mixing`,
-            is small enough. Looked at after 100 draws per chain, 200, 400 and so on,
-            and at the end, not more often, so that luck has few chances.
-        keep: what to keep of each draw: "all" sites; "last_layer", of a network, and what is no layer's, such as the
-            noise; or "none". Where not all is kept, predictions can be averaged while the draws are made
-            (`predict_at`), and convergence is judged by the functions at the probes.
-    """
-
-    kind: ClassVar[str] = "chains"
-
-    chains: int = 4
-    draws: int = 500
-    warmup: int = 500
-    thin: int = 1
-    start: str | None = None
-    until: Any = None
-    keep: str = "all"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(f"{self.name}: keep", self.keep, KEEPS)
-        counts = {"chains": self.chains, "draws": self.draws, "thin": self._thin}
-        for count, number in counts.items():
-            positive_integer(f"{self.name}: {count}", number)
-        positive_integer(f"{self.name}: warmup", self._warmup, least=0)
-        if self.start is not None:
-            one_of(f"{self.name}: start", self.start, STARTS)
-        if self.until is not None:
-            object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
-
-    def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """A prior along whose functions no sampler moves."""
-        return explosion(target.model, np.asarray(data.arrays[0][:1])) if data.arrays else ()
-
-    @property
-    def _warmup(self) -> int:
-        """`warmup`, for a sampler whose default follows from other options too."""
-        return self.warmup
-
-    @property
-    def _thin(self) -> int:
-        """`thin`, likewise."""
-        return self.thin
-
-    @property
-    def iterations(self) -> int:
-        """Warm-up, then `thin` iterations per draw."""
-        return self._warmup + self.draws * self._thin
-
-    @property
-    def kept(self) -> Sequence[int]:
-        """The last of every `thin` iterations after the warm-up."""
-        return range(self._warmup + self._thin - 1, self.iterations, self._thin)
-
-    def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """Mean acceptance and the number of divergences."""
-        words = f"acceptance {sums['acceptance_rate'] / sums['count']:.2f}"
-        return words + (f", {sums['diverging']:.0f} divergent" if sums["diverging"] else "")
-
-
-def _conditions(name: str, until: Any) -> tuple[tuple[str, float], ...]:
-    """The conditions as pairs, which can be hashed; from a mapping, or from such pairs."""
-    try:
-        pairs = until.items() if isinstance(until, Mapping) else [(word, number) for word, number in until]
-    except (TypeError, ValueError) as error:
-        raise TypeError(f'{name} must be a mapping such as {{"ess": 400, "rhat": 1.01}}, got {until!r}') from error
-    conditions = dict(pairs)
-    if not conditions:
-        raise ValueError(f'{name} must name "ess", "rhat" or both; None makes all draws')
-    for word, number in conditions.items():
-        one_of(f"{name}: a condition", word, ("ess", "rhat"))
-        positive_number(f"{name}: {word}", number)
-    if conditions.get("rhat", 2.0) <= 1:
-        raise ValueError(f"{name}: rhat must be above 1, got {conditions['rhat']!r}; R-hat falls towards 1")
-    return tuple(sorted((word, float(number)) for word, number in conditions.items()))

@@ -20,6 +20,7 @@ LAYERS = [
     ["inference.host", "inference.display"],
     ["inference.target", "inference.mixing"],
     ["inference.methods"],
+    ["inference.samplers"],
     ["inference.optimisation", "inference.results"],
     ["inference.variational", "inference.laplace", "inference.mcmc", "inference.sgmcmc", "inference.engine"],
     ["inference.catalogue", "inference.disk"],

@@ -22,9 +22,8 @@ back, and a chain whose log density is no longer finite stops.
 end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is
 exact. The log densities at both ends and K are in float64, also on a float32 trajectory.
 
-A network's chains start each at its own member of an ensemble, and each adapts on its own
-(`inference.mcmc.mclmc_warmup`), as in MILE. BlackJAX's code is not used: its integrator loses digits of K in float32,
-see `inference.mcmc.isokinetic`, and its tuners are loops on the host, which can't be cut and saved.
+A network's chains start each at its own member of an ensemble, and each adapts on its own, as in MILE. BlackJAX's code
+is not used: its integrator loses digits of K in float32, and its tuners are loops on the host that can't be saved.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
 """

@@ -20,7 +20,8 @@ from numpyro.infer.hmc import HMCState, hmc
 from numpyro.infer.util import ParamInfo
 
 from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
-from inference.methods import Sampler, Step
+from inference.methods import Step
+from inference.samplers import Sampler
 from inference.target.density import Data, Position, Target
 from models.validation import fraction, positive_integer, positive_number
 

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from inference.methods import Sampler, Step
+from inference.methods import Step
+from inference.samplers import Sampler
 from inference.target.density import Data, Target
 
 __all__ = ["TrajectorySampler"]

@@ -40,7 +40,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from inference.methods import Sampler, Step
+from inference.methods import Step
+from inference.samplers import Sampler
 from inference.sgmcmc.langevin_step import Langevin, State
 from inference.sgmcmc.minibatch_gradients import as_position, as_vector
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
