@@ -25,6 +25,11 @@ from inference.samplers import Sampler
 from inference.sgmcmc.sgld_sghmc import SGHMC, SGLD
 from inference.sweeps.result import Sweep
 from inference.sweeps.sweeping import sweep
+from inference.variational.correlated import FullRank, LowRank
+from inference.variational.dropout import Dropout
+from inference.variational.gaussian import Gaussian
+from inference.variational.guide import Guide
+from inference.variational.mixture import Mixture
 from inference.variational.svi import SVI
 
 __all__ = [
@@ -40,9 +45,15 @@ __all__ = [
     "Averages",
     "Classification",
     "Cost",
+    "Dropout",
     "Ensemble",
+    "FullRank",
+    "Gaussian",
+    "Guide",
     "Laplace",
+    "LowRank",
     "Method",
+    "Mixture",
     "Posterior",
     "Prediction",
     "Regression",

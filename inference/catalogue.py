@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from inference.laplace.approximation import Laplace
@@ -32,10 +31,10 @@ def chosen_method(method: str | Method, options: dict[str, Any]) -> Method:
     if not isinstance(method, str):
         raise TypeError(f"method must be a name or a record such as inference.NUTS(), got {type(method).__name__}")
     one_of("method", method, METHODS)
-    known = [item.name for item in fields(METHODS[method])]
+    known = METHODS[method].takes()
     for option in options:
         if option not in known:
-            others = [name for name, other in METHODS.items() if option in (item.name for item in fields(other))]
+            others = [name for name, other in METHODS.items() if option in other.takes()]
             whose = f"it is an option of {', '.join(others)}; " if others else ""
             if option in ("x", "y", "data"):
                 whose = "data are given by position, run(model, x, y, ...); "

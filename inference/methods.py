@@ -189,6 +189,11 @@ class Method:
         """Where an iteration stands that takes more than one piece, in a few words."""
         return ""
 
+    @classmethod
+    def takes(cls) -> tuple[str, ...]:
+        """The names of its options."""
+        return tuple(item.name for item in fields(cls))
+
     def options(self) -> dict[str, Any]:
         """The options by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -71,3 +71,15 @@ def test_warnings_are_of_one_class_and_point_at_the_users_line():
 def test_packages_are_typed():
     for package in ("data", "models", "inference", "diagnostics"):
         assert (ROOT / package / "py.typed").exists()
+
+
+def test_a_guide_by_name_and_as_a_record_are_the_same():
+    record = inference.SVI(guide=inference.Dropout(rate=0.1))
+    assert record == inference.SVI(guide="dropout", rate=0.1)
+    assert record.guide.rate == inference.Dropout(rate=0.1).rate
+    assert "rate:" in inference.Dropout.__doc__
+    assert inference.SVI(**record.options()) == record
+    with pytest.raises(ValueError, match="'rate' must be set on it"):
+        inference.SVI(guide=inference.Dropout(), rate=0.1)
+    with pytest.raises(TypeError, match=r"svi has no option 'rat'; it takes .*rate"):
+        inference.SVI(guide="dropout", rat=0.1)

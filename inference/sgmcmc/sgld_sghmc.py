@@ -25,8 +25,7 @@ where c is the position halfway through the warm-up. The log density `lp` of a d
 Minibatches are drawn anew at each step. BlackJAX's SGHMC is not used: its momentum has temperature 1 at any temperature
 and comes from a key that is used again, and all steps of a trajectory share a batch.
 
-References: https://dl.acm.org/doi/10.5555/3104482.3104568, https://arxiv.org/abs/1402.4102,
-https://arxiv.org/abs/2002.02405 (temperatures).
+References: Welling & Teh 2011 (10.5555/3104482.3104568), arXiv:1402.4102, arXiv:2002.02405 (temperatures).
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
     found = []
     unit = 1.0 if model.likelihood.classes is None else math.inf
     if _infers_noise(model):
-        unit = float(model.likelihood.prior.instance().mean)  # type: ignore[attr-defined]
+        unit = _typical(model.likelihood.prior)  # type: ignore[attr-defined]
     size = float(np.sqrt(np.mean(np.square(np.asarray(y, np.float64))))) if model.likelihood.classes is None else 1.0
     spread = float(np.std(np.asarray(y, np.float64)))
     known = getattr(model.likelihood, "scale", None) is not None
@@ -93,6 +93,12 @@ def explosion(model: Any, x: np.ndarray) -> tuple[str, ...]:
 def _infers_noise(model: Network) -> bool:
     likelihood: Any = model.likelihood
     return likelihood.classes is None and getattr(likelihood, "scale", 1.0) is None
+
+
+def _typical(prior: Univariate) -> float:
+    """The scale of a positive prior, or its mean if it has none; nothing is compiled for the usual ones."""
+    parameters = dict(prior.parameters)
+    return parameters["scale"] if "scale" in parameters else float(prior.instance().mean)
 
 
 def _is_linear(model: Network) -> bool:

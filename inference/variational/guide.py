@@ -47,6 +47,11 @@ class Guide:
         return False
 
     @property
+    def evaluations(self) -> int:
+        """How often a particle evaluates the log density."""
+        return 1
+
+    @property
     def has_points(self) -> bool:
         """Whether sites that are not weights are points: then, as for MAP, their log-Jacobian is left out."""
         return False

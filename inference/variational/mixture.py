@@ -47,6 +47,11 @@ class Mixture(Guide):
     def __post_init__(self) -> None:
         positive_integer("svi: components", self.components)
 
+    @property
+    def evaluations(self) -> int:
+        """One per component."""
+        return self.components
+
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Components:
         """The first component around the start, the others around random starts, all with the same weight."""
         others = lax.map(lambda key: target.start(key, data)[0], jax.random.split(key, self.components)[1:])

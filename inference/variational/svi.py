@@ -19,7 +19,7 @@ approximates, and, unless the guide is singular, `guide_log_density`, log q, whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -41,24 +41,25 @@ from inference.variational.numpyro_guides import Foreign
 from models import Network
 from models.validation import one_of, positive_integer
 
-__all__ = ["GUIDES", "SVI"]
+__all__ = ["GUIDES", "SVI", "chosen_guide"]
 
 GUIDES: dict[str, type[Guide]] = {guide.name: guide for guide in (Gaussian, LowRank, FullRank, Mixture, Dropout)}
 """The guides by name."""
 
-_OPTIONS = tuple(dict.fromkeys(option for guide in GUIDES.values() for option in guide.takes()))
+_GUIDE_OPTIONS = tuple(dict.fromkeys(option for guide in GUIDES.values() for option in guide.takes()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False)
 class SVI(Optimisation):
     """Variational inference with a guide.
 
-    Defaults: 15,000 steps of the full batch, then 1,000 draws. Options of a guide are None where the guide's own
-    default is meant; they are documented there.
+    Defaults: 15,000 steps of the full batch, then 1,000 draws. The options of a guide may be given beside its name:
+    `SVI(guide="dropout", rate=0.05)` is `SVI(guide=inference.Dropout(rate=0.05))`.
 
     Attributes:
         guide: "gaussian", one normal per weight (Bayes by Backprop); "lowrank" or "fullrank", correlated normals;
-            "mixture" of Gaussians; "dropout" (MC dropout); or any NumPyro guide.
+            "mixture" of Gaussians; "dropout" (MC dropout); a record such as `inference.Dropout(rate=0.05)`, whose help
+            explains its options; or any NumPyro guide.
         draws: taken from the guide when it is fitted.
         particles: draws per step that estimate the expectations.
         kl_weights: how the KL divergence from the prior is dealt out to the minibatches of an epoch, "uniform" or
@@ -67,16 +68,6 @@ class SVI(Optimisation):
             network, where a guide around a random point can collapse onto the prior, and "random" for dropout and for
             any other model.
         restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
-        estimator: of guide="gaussian".
-        first_scale: of guide="gaussian".
-        rank: of guide="lowrank".
-        components: of guide="mixture".
-        rate: of guide="dropout".
-        sigma: of guide="dropout".
-        per: of guide="dropout".
-        masks: of guide="dropout".
-        mask_information: of guide="dropout".
-        others: of guide="dropout".
     """
 
     name: ClassVar[str] = "svi"
@@ -89,16 +80,16 @@ class SVI(Optimisation):
     kl_weights: str = "uniform"
     start: str | None = None
     restarts: int = 1
-    estimator: str | None = None
-    first_scale: float | None = None
-    rank: int | None = None
-    components: int | None = None
-    rate: Any = None
-    sigma: float | None = None
-    per: str | None = None
-    masks: str | None = None
-    mask_information: str | None = None
-    others: str | None = None
+
+    def __init__(self, *, guide: Any = "gaussian", **options: Any) -> None:
+        own = {item.name: item.default for item in fields(self)}
+        unknown = [option for option in options if option not in own and option not in _GUIDE_OPTIONS]
+        if unknown:
+            raise TypeError(f"svi has no option {unknown[0]!r}; it takes {', '.join(self.takes())}")
+        of_guide = {name: options.pop(name) for name in _GUIDE_OPTIONS if name in options}
+        for name, value in {**own, **options, "guide": chosen_guide(guide, of_guide)}.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,51 +98,34 @@ class SVI(Optimisation):
         one_of("svi: kl_weights", self.kl_weights, ("uniform", "blundell"))
         if self.start is not None:
             one_of("svi: start", self.start, [start for start in STARTS if start != "ensemble"])
-        if isinstance(self.guide, str):
-            one_of("svi: guide", self.guide, GUIDES)
-        elif not callable(self.guide):
-            raise TypeError(f"svi: guide must be a name or a NumPyro guide, got {type(self.guide).__name__}")
-        elif isinstance(self.guide, type):
-            name = self.guide.__name__
-            raise TypeError(
-                f"svi: guide must be a name or a NumPyro guide, got the class {name}; make one: {name}(model)"
-            )
-        elif self.start not in (None, "random") or self.restarts > 1:
+        if isinstance(self.guide, Foreign) and (self.start not in (None, "random") or self.restarts > 1):
             option, given = ("restarts", self.restarts) if self.start in (None, "random") else ("start", self.start)
             raise ValueError(
                 f"svi: {option}={given!r} is for the guides that have a name; a guide of your own begins where its "
                 "params do: leave it out, and change those, or the init_loc_fn of an autoguide"
             )
-        takes = GUIDES[self.guide].takes() if isinstance(self.guide, str) else ()
-        for option in _OPTIONS:
-            if getattr(self, option) is not None and option not in takes:
-                whose = next(name for name, guide in GUIDES.items() if option in guide.takes())
-                raise ValueError(f"svi: {option} is an option of guide={whose!r}, not of {self._called!r}")
         if self.kl_weights == "blundell" and self.batch_size is None:
             raise ValueError('svi: kl_weights="blundell" deals out to minibatches; give batch_size')
-        family = self.family
-        for option in takes:
-            if getattr(self, option) is not None:
-                object.__setattr__(self, option, getattr(family, option))
 
-    @property
-    def _called(self) -> str:
-        return self.guide if isinstance(self.guide, str) else type(self.guide).__name__
+    @classmethod
+    def takes(cls) -> tuple[str, ...]:
+        """The names of its options and of those of the guides."""
+        return (*super().takes(), *_GUIDE_OPTIONS)
 
-    @property
-    def family(self) -> Guide:
-        """The record of the guide with its options."""
-        if not isinstance(self.guide, str):
-            return Foreign(guide=self.guide)
-        family = GUIDES[self.guide]
-        given = {option: getattr(self, option) for option in family.takes() if getattr(self, option) is not None}
-        return family(**given)
+    def options(self) -> dict[str, Any]:
+        """The options by name, those of the guide beside its name; None for those that are not given."""
+        nothing = dict.fromkeys(_GUIDE_OPTIONS)
+        if isinstance(self.guide, Foreign):
+            return {**super().options(), **nothing, "guide": self.guide.guide}
+        of_guide = {item.name: getattr(self.guide, item.name) for item in fields(self.guide)}
+        given = {item.name: of_guide[item.name] for item in fields(self.guide) if of_guide[item.name] != item.default}
+        return {**super().options(), **nothing, **given, "guide": self.guide.name}
 
     def resolved(self, target: Target, data: Data) -> SVI:
         """With a start that suits model and guide, if it is left open."""
         if self.start is not None:
             return self
-        at_map = isinstance(target.model, Network) and self.family.starts_at_map
+        at_map = isinstance(target.model, Network) and self.guide.starts_at_map
         return replace(self, start="map" if at_map else "random")
 
     def program(self) -> SVI:
@@ -165,13 +139,13 @@ class SVI(Optimisation):
 
     @property
     def _evaluations(self) -> int:
-        return self.particles * (self.components or 3 if self.guide == "mixture" else 1)
+        return self.particles * self.guide.evaluations
 
     def check(self, target: Target, data: Data) -> None:
         """Rows must be known for minibatches, and the guide must fit the model."""
         super().check(target, data)
-        self.family.check(target, data)
-        if self.family.by_row and self.chunk_size is not None and self.batch_size is None:
+        self.guide.check(target, data)
+        if self.guide.by_row and self.chunk_size is not None and self.batch_size is None:
             raise ValueError(
                 f"svi: chunk_size={self.chunk_size} would do nothing here, because rows with randomness of their own "
                 "go through a step together; bound its memory by batch_size, or let rows share their draw, by "
@@ -180,17 +154,17 @@ class SVI(Optimisation):
 
     def identity(self, target: Target, data: Data) -> str:
         """The guide's and the schedule's."""
-        return self.family.identity(target, data) + super().identity(target, data)
+        return self.guide.identity(target, data) + super().identity(target, data)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
         """A narrow guide around the start."""
-        return self.family.begin(target, data, position, key)
+        return self.guide.begin(target, data, position, key)
 
     def objective(
         self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The free energy, and its pieces untempered: expected log-likelihood and KL divergence from the prior."""
-        family = self.family
+        family = self.guide
         entropy = family.entropy(parameters)
 
         def one(drawn: Drawn, key: jax.Array) -> tuple[Terms, jax.Array]:
@@ -224,7 +198,7 @@ class SVI(Optimisation):
 
     def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
         """Independent draws from the guide, with both log densities."""
-        family = self.family
+        family = self.guide
         singular = family.singular(target, data)
 
         def one(key: jax.Array) -> Emission:
@@ -238,9 +212,32 @@ class SVI(Optimisation):
 
     def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
         """The guide's parameters, by name."""
-        return self.family.fitted(jax.device_get(state.parameters))
+        return self.guide.fitted(jax.device_get(state.parameters))
 
 
 def _blundell(batch: Minibatch) -> jax.Array:
     """M pi_i for the i-th of M minibatches; 1 on average over an epoch."""
     return batch.epoch * jnp.exp2(-(batch.place + 1.0)) / (1 - 2.0**-batch.epoch)
+
+
+def chosen_guide(guide: Any, options: dict[str, Any]) -> Guide:
+    """The record of a guide, from its name and its options, or of a user's own; options that are None are left out."""
+    options = {name: value for name, value in options.items() if value is not None}
+    if isinstance(guide, type):
+        name = guide.__name__
+        raise TypeError(f"svi: guide must be a name or a NumPyro guide, got the class {name}; make one: {name}(model)")
+    if isinstance(guide, Guide):
+        if options:
+            raise ValueError(f"svi: guide is a record of its own options, so {next(iter(options))!r} must be set on it")
+        return guide
+    if isinstance(guide, str):
+        one_of("svi: guide", guide, GUIDES)
+    elif not callable(guide):
+        raise TypeError(f"svi: guide must be a name or a NumPyro guide, got {type(guide).__name__}")
+    takes = GUIDES[guide].takes() if isinstance(guide, str) else ()
+    for option in options:
+        if option not in takes:
+            whose = next(name for name, other in GUIDES.items() if option in other.takes())
+            called = guide if isinstance(guide, str) else type(guide).__name__
+            raise ValueError(f"svi: {option} is an option of guide={whose!r}, not of {called!r}")
+    return GUIDES[guide](**options) if isinstance(guide, str) else Foreign(guide=guide)

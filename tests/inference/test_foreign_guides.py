@@ -166,7 +166,7 @@ def test_a_guide_that_draws_too_few_numbers_is_singular():
     assert "guide_log_density" in inference.run(_wide, np.float32(1.0), guide=_with_a_tree, **run).statistics
     for automatic, singular in ((AutoDelta, True), (AutoNormal, False), (AutoMultivariateNormal, False)):
         bound = bind(_positive, (np.float32(1.0),), 1.0, "posterior", None)
-        family = inference.SVI(guide=automatic(_positive)).family
+        family = inference.SVI(guide=automatic(_positive)).guide
         family.check(bound.target, bound.data)
         assert family.singular(bound.target, bound.data) is singular
 

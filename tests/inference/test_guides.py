@@ -139,7 +139,7 @@ def test_a_prior_whose_scale_is_drawn_is_averaged_over_both(guide):
         return method.objective(bound.target, bound.data, Minibatch(None, 0, 1), parameters, key)[1]["kl"]
 
     def gap(key):
-        drawn = method.family.draw(bound.target, bound.data, parameters, key)
+        drawn = method.guide.draw(bound.target, bound.data, parameters, key)
         terms = bound.target.terms(drawn.position, bound.data)
         return drawn.log_density - terms.log_prior - terms.log_jacobian
 
