@@ -58,7 +58,7 @@ BAD_DATA = {
 
 
 @pytest.mark.parametrize("case", BAD_DATA)
-@pytest.mark.parametrize("method", list(inference.METHODS))
+@pytest.mark.parametrize("method", ["map", "svi", "nuts"])  # one of each kind: data are checked before a method is
 def test_bad_data(case, method, counted):
     model, args, error, message = BAD_DATA[case]
     with pytest.raises(error, match=message):
