@@ -103,6 +103,10 @@ class Method:
         """Whether a network predicts as linearised at the mean of the draws, its coordinates' "mean" in `fitted`."""
         return False
 
+    def fixed(self) -> Method:
+        """This method with nothing left to choose by temperature or prior, so that runs of a sweep differ in those."""
+        return self
+
     def resolved(self, target: Target, data: Data) -> Method:
         """This method with the options that follow from the model and its data where the user left them to it."""
         return self

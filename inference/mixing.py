@@ -29,7 +29,10 @@ from scipy.special import chdtri
 
 from inference.host.lazy_arviz import arviz
 
-__all__ = ["apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
+__all__ = ["LEAST_ESS", "apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
+
+LEAST_ESS = 50
+"""Effective draws below which R-hat has no say: chance explains any that chains so short show."""
 
 _LEAST = 4  # draws
 _FALSE_ALARMS = 0.05  # how often the worst R-hat of stationary chains may be called too large

@@ -62,7 +62,7 @@ class Sampler(Method):
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """A prior along whose functions no sampler moves."""
-        return explosion(target.model, np.asarray(data.arrays[0][:1])) if data.arrays else ()
+        return explosion(target.model, data.arrays[0]) if data.arrays else ()
 
     @property
     def _warmup(self) -> int:

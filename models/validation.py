@@ -119,7 +119,7 @@ def lost_digits(name: str, array: np.ndarray) -> str:
     A column loses something if its spread is less than 1e-5 of its size, of which float32 keeps 6e-8, or if a tenth of
     its distinct values become equal to others.
     """
-    if array.dtype.kind not in "fiu" or array.dtype.itemsize <= 4 or array.ndim == 0:
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize <= 4 or array.ndim == 0 or array.size == 0:
         return ""
     columns = array.reshape(len(array), -1).astype(np.float64)
     for column in range(columns.shape[1]):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inference import Posterior
-from models import Network
+from models import Network, Normal
 
 if TYPE_CHECKING:
     from diagnostics.convergences.verdict import Convergence
@@ -21,7 +21,6 @@ _SATURATED, _ALL = 0.05, 0.95  # shares of NUTS trajectories that are cut off
 _WASTED_ACCEPTANCE, _MANY_STEPS = 0.6, 200  # where trajectories are long and accepted, their length is the question
 _HOPELESS = 20  # times as many draws would have to be made: then it is the method that has to change
 _GUIDES = ("lowrank", "fullrank", "mixture")  # that can follow correlations or several modes
-_COMPARE = "diagnostics.compare({...}, test, reference='hmc')"
 
 
 def advice_for_chains(found: Convergence, posterior: Posterior) -> tuple[str, ...]:
@@ -37,7 +36,7 @@ def advice_for_chains(found: Convergence, posterior: Posterior) -> tuple[str, ..
         steps.append("Chains that stopped before their end are left out: look at why, and run them again.")
     if found.divergences:
         share = found.divergences / (draws * chains)
-        aim = options.get("target_acceptance")
+        aim = options.get("target_acceptance") if options.get("step_size") is None else None
         how = f"target_acceptance={(1 + aim) / 2:.3g}" if aim else "a smaller step_size"
         steps.append(
             f"Divergent draws: take shorter steps, {how}."
@@ -96,12 +95,20 @@ def _on_mixing(found: Convergence, posterior: Posterior) -> list[str]:
             "Trajectories of one length can return to where they began: let the length vary, jitter=0.2, before you "
             "run longer."
         )
-    if "trajectory_length" in options and found.acceptance > _WASTED_ACCEPTANCE and found.steps > _MANY_STEPS:
+    by_prior = options.get("trajectory_length") == "prior"
+    if by_prior and found.acceptance > _WASTED_ACCEPTANCE and found.steps > _MANY_STEPS:
         steps.append(
             f"A draw takes {found.steps:,.0f} gradients: the posterior is much narrower than the prior that "
             "trajectory_length is measured by. Try a shorter one, mass='diagonal' with tuning=500, or method='nuts'."
         )
     return [*steps, f"{longer}."]
+
+
+def _exact_draws(posterior: Posterior) -> str:
+    """How to see the error of an approximation."""
+    if isinstance(posterior.model, Network):
+        return "Compare it with exact draws: diagnostics.compare({...}, test, reference='hmc')."
+    return "Compare its sites with those of exact draws, method='nuts'."
 
 
 def advice_for_guide(posterior: Posterior, settled: bool, collapsed: bool, far: bool, apart: bool) -> tuple[str, ...]:
@@ -111,17 +118,21 @@ def advice_for_guide(posterior: Posterior, settled: bool, collapsed: bool, far: 
     name = guide if isinstance(guide, str) or guide is None else "one of your own"
     if name is None:  # Laplace's normal has no guide to choose
         return _advice_for_laplace(posterior, settled, collapsed, far or apart)
+    made = posterior.curves["loss"].shape[1]
+    if not settled and options["patience"] is not None and made < options["steps"]:
+        return (f"It was stopped by patience={options['patience']} after {made:,} steps: raise it, or leave it out.",)
     if not settled:
         return (f"Use more steps (steps={3 * options['steps']:,}), or a learning_rate that suits the loss curve.",)
+    if collapsed and not isinstance(guide, str):
+        return ("Begin your guide elsewhere, by its params or the init_loc_fn of an autoguide, and use more steps.",)
     if collapsed:
-        return (
-            f"Start around a MAP point (start='map'), keep the best of several fits (restarts=8), and use more steps "
-            f"(steps={3 * options['steps']:,}).",
-        )
+        start = "" if options["start"] == "map" else "Start around a MAP point (start='map'). "
+        longer = f"use more steps (steps={3 * options['steps']:,})"
+        return (f"{start}Keep the best of several fits (restarts=8), and {longer}.",)
     weighted = "guide_log_density" in posterior.statistics
     if weighted and not (far or apart):
         return ()
-    compare = f"Compare it with exact draws: {_COMPARE}."
+    compare = _exact_draws(posterior)
     if not weighted:
         return (compare,)
     others = [repr(each) for each in _GUIDES if each != name]
@@ -143,14 +154,17 @@ def _advice_for_laplace(posterior: Posterior, settled: bool, collapsed: bool, ap
         steps.append(
             f"Use more steps (steps={3 * options['steps']:,}), a larger learning_rate, or standardise the data."
         )
-    if (collapsed or apart) and "prior_scale_factor" not in posterior.guide and options["structure"] == "full":
-        if isinstance(posterior.model, Network):
-            steps.append(
-                "Let the evidence choose the scale of the prior and of the noise, hyperparameters='evidence': the mode "
-                "of a flexible network takes the noise below what its weights' own uncertainty leaves."
-            )
+    given = "prior_scale_factor" not in posterior.guide and options["structure"] == "full"
+    normal = isinstance(getattr(posterior.model, "prior", None), Normal)
+    if (collapsed or apart) and given and normal and "noise" in posterior.draws:
+        steps.append(
+            "Let the evidence choose the scale of the prior and of the noise, hyperparameters='evidence': the mode of "
+            "a flexible network takes the noise below what its weights' own uncertainty leaves."
+        )
+    elif collapsed and given and normal:
+        steps.append("Let the evidence choose the scale of the prior, hyperparameters='evidence'.")
     if collapsed or apart:
-        steps.append(f"Compare it with exact draws: {_COMPARE}.")
+        steps.append(_exact_draws(posterior))
     return tuple(steps)
 
 

@@ -28,6 +28,7 @@ from models import Network
 
 __all__ = ["judge_guide"]
 
+_FAR = 0.5  # standard deviations from the mode: predictions are off by as much of their own
 _SAME = 1e-6  # of log weights: those of the posterior itself
 _LEAST_DRAWS = 100  # with fewer, one narrow guide in two passes
 
@@ -41,11 +42,10 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
         few = f"{steps} steps are too few to judge; {LEAST_STEPS} are needed"
         return Convergence(f"Convergence failed: {few}.", False, (few,), "guide", thresholds=thresholds)
     settling = Settling.of(posterior.curves["loss"][0])
-    # Newton's steps end at the mode whatever the optimiser's curve before them was; a run says if they did not.
+    # Newton's steps end at the mode whatever the optimiser's curve before them was.
     newton = "newton_decrement" in posterior.statistics
-    unsettled = list(posterior.concerns) if newton else [*settling.failures(thresholds["slope"]), *posterior.concerns]
-    gap = _below_a_constant(posterior)
-    collapsed = [_worse_than_a_constant(posterior, gap)] if gap < 0 else []
+    unsettled = _from_the_mode(posterior) if newton else settling.failures(thresholds["slope"])
+    unsettled += posterior.concerns
     weighted = "guide_log_density" in posterior.statistics
     scarce = weighted and draws < _LEAST_DRAWS
     k, share = _importance(posterior) if weighted and not scarce else (np.nan, np.nan)
@@ -53,14 +53,16 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     far = weighted and not k <= most
     apart = weighted and not share >= thresholds["importance"]
     deep = _is_deep(posterior.model)
+    gap = _below_a_constant(posterior)
+    collapsed = [_worse_than_a_constant(posterior, gap)] if deep and gap < 0 and (far or apart or scarce) else []
     failures = unsettled + collapsed
     if scarce:
         failures.append(f"{draws} draws are too few to judge the importance weights; {_LEAST_DRAWS} are needed")
     elif far and not deep:
-        failures.append(f"Pareto k-hat {k:.2f}, above {most:.2g}: the guide is far from the posterior")
+        failures.append(f"Pareto k-hat {k:.3f}, above {most:.3f}: the guide is far from the posterior")
     if apart and not deep and not scarce:
         failures.append(
-            f"the weights leave {share:.0%} of the draws, below {thresholds['importance']:.0%}: the guide is not the "
+            f"the weights leave {share:.1%} of the draws, below {thresholds['importance']:.0%}: the guide is not the "
             "posterior, by its place or by its width"
         )
     if unsettled:
@@ -127,6 +129,14 @@ def _sentence(posterior: Posterior, k: float, share: float, far: bool, apart: bo
     )
 
 
+def _from_the_mode(posterior: Posterior) -> list[str]:
+    """How far Laplace's normal is from the mode, in words, if it is far and the run has not said so."""
+    decrement = float(posterior.statistics["newton_decrement"].max())
+    if decrement <= _FAR or posterior.concerns:
+        return []
+    return [f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached"]
+
+
 def _explained(gap: float) -> str:
     return f" It explains the data {gap:,.0f} nats better than a constant prediction." if gap > 0 else ""
 
@@ -148,7 +158,8 @@ def _below_a_constant(posterior: Posterior) -> float:
     """How far the free energy is below that of the best constant prediction, in nats; nan where it is not known.
 
     A guide's free energy is its loss, Laplace's is minus the log evidence, which is that of the network for the full
-    structure alone. A singular guide's is not on the same scale, and neither is that of a tempered posterior.
+    structure alone. A singular guide's is not on the same scale, and neither is that of a tempered posterior. The
+    constant pays for its parameters too, half the logarithm of the number of rows for each (Schwarz 1978).
     """
     statistics, model = posterior.statistics, posterior.model
     if not isinstance(model, Network) or posterior.temperature != 1 or "guide_log_density" not in statistics:
@@ -160,14 +171,23 @@ def _below_a_constant(posterior: Posterior) -> float:
     else:
         loss = posterior.curves["loss"][0]
         free_energy = float(loss[-max(len(loss) // 5, 1) :].mean())
-    return -model.likelihood.constant_log_likelihood(posterior.observed["y"]) - free_energy
+    y = posterior.observed["y"]
+    likelihood: Any = model.likelihood
+    scales = getattr(likelihood, "scale", None) is None
+    parameters = likelihood.classes - 1 if likelihood.classes else likelihood.outputs * (1 + scales)
+    constant = likelihood.constant_log_likelihood(y) - 0.5 * parameters * math.log(len(y))
+    return -constant - free_energy
 
 
 def _worse_than_a_constant(posterior: Posterior, gap: float) -> str:
-    what = "log evidence" if "log_evidence" in posterior.statistics else "bound on the evidence"
+    if "log_evidence" in posterior.statistics:
+        return (
+            f"its log evidence is {-gap:,.1f} nats below that of predicting the same for every input: there is no room "
+            "around this mode, as where it overfits, or the inputs say nothing about the targets"
+        )
     return (
-        f"its {what} is {-gap:,.1f} nats below that of predicting the same for every input, so the fit has collapsed, "
-        "or the inputs say nothing about the targets"
+        f"its bound on the evidence is {-gap:,.1f} nats below that of predicting the same for every input, so the fit "
+        "has collapsed, or the inputs say nothing about the targets"
     )
 
 

@@ -18,9 +18,8 @@ evidence, see `inference.laplace.evidence`. With "given" the mode of a flexible 
 takes the noise below what is left when the weights' own uncertainty is counted. So the evidence is the default there.
 
 The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of the network with the full structure alone.
-"diagonal" takes each weight's volume as if all others were known, which is less than there is: its evidence falls with
-every weight that is correlated with another, and is highest for a network that has none to speak of. "last_layer" is
-the evidence of a linear model of fixed features, and says nothing about the weights behind them.
+"diagonal" takes each weight's volume as if all others were known, and is highest for a network that has none to speak
+of. "last_layer" is that of a linear model of fixed features.
 
 Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q.
 
@@ -32,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -114,6 +113,10 @@ class Laplace(Optimisation):
     @property
     def _evaluations(self) -> int:
         return 2 if self.hyperparameters == "evidence" else 1
+
+    def fixed(self) -> Laplace:
+        """With the hyperparameters as given, if they are left open."""
+        return replace(self, hyperparameters="given") if self.hyperparameters is None else self
 
     def resolved(self, target: Target, data: Data) -> Laplace:
         """With the hyperparameters that suit the model, if they are left open."""
@@ -253,7 +256,7 @@ class Laplace(Optimisation):
         if decrement <= _FAR:
             return ()
         away = f"laplace: the normal is {decrement:.2g} standard deviations from the mode, which was not reached"
-        if _has_kinks(target.model):
+        if getattr(getattr(target.model, "architecture", None), "activation", None) == "relu":
             return (
                 f"{away}: with activation='relu' the density has kinks, and a mode that sits on one has no normal "
                 "around it, however many steps are taken; use activation='tanh' or 'silu'",
@@ -294,7 +297,3 @@ class Laplace(Optimisation):
                 f"laplace: {self.draws:,} draws of {every:,} weights are {size / 1e9:,.1f} GB, of which {_COPIES} "
                 f"copies are needed; this machine has {memory / 1e9:,.1f} GB in all; take fewer draws"
             )
-
-
-def _has_kinks(model: Any) -> bool:
-    return isinstance(model, Network) and getattr(model.architecture, "activation", None) == "relu"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from models import Network
 __all__ = ["Mode", "Modes", "Surface"]
 
 _CANDIDATES, _WIDEST = 8, 2 * math.log(2.0)  # of the search, and its first step in log c: twice the prior's scale
+_FEW = 6  # Newton steps of a candidate: enough to tell which is best, which is then climbed to the end
 _NEWTON, _GAIN = 50, 1e-4  # steps at most, and what the last of them adds to the log density, in nats
 _SHARES = (0.0, 2**-10, 2**-8, 2**-6, 2**-4, 0.25, 0.5, 1.0)  # t: none, if nothing is better
 
@@ -153,18 +154,20 @@ class Surface:
     def best(self, modes: Modes) -> Mode:
         """The mode with the highest evidence: of the given prior, of the one found on the way, and of others near it.
 
-        After the two modes c is searched in one dimension: each candidate climbs from the best mode so far, with c
-        larger or smaller by a step that halves after every second one. The given prior is the first candidate, so the
-        evidence never ends below its own.
+        After the two modes c is searched in one dimension: each candidate climbs a little from the best mode so far,
+        with c larger or smaller by a step that halves after every second one, and the last one climbs to the end. The
+        given prior is the first candidate and climbs to the end too, so the evidence never ends below its own.
         """
         starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *modes)
-        steps = np.array([0.0, 0.0, *(_WIDEST * 0.5 ** (i // 2) * (-1) ** i for i in range(_CANDIDATES))])
+        search = [_WIDEST * 0.5 ** (i // 2) * (-1) ** i for i in range(_CANDIDATES)]
+        steps = np.array([0.0, 0.0, *search, 0.0])
+        climbs = np.array([_NEWTON, _FEW, *[_FEW] * _CANDIDATES, _NEWTON], np.int32)
 
         def consider(i: jax.Array, carry: tuple[jax.Array, Mode]) -> tuple[jax.Array, Mode]:
             highest, best = carry
             start = choose(i < 2, jax.tree.map(lambda leaf: leaf[jnp.minimum(i, 1)], starts), best)
             other = self._with_factor(start, start.scales.log_factor + jnp.asarray(steps, jnp.float32)[i])
-            mode = self.climbed(choose(i == 0, start, other))
+            mode = self.climbed(choose(i == 0, start, other), jnp.asarray(climbs)[i])
             evidence, _ = self.log_evidence(mode)
             with jax.enable_x64(True):
                 better = evidence > highest  # never where it is not a number
@@ -179,12 +182,12 @@ class Surface:
         mode = mode._replace(scales=mode.scales._replace(log_factor=log_factor.astype(mode.scales.log_factor.dtype)))
         return mode._replace(scales=mode.scales._replace(determined=self.with_evidence(mode).scales.determined))
 
-    def climbed(self, mode: Mode) -> Mode:
-        """Where Newton's steps lead."""
+    def climbed(self, mode: Mode, most: Any = _NEWTON) -> Mode:
+        """Where at most so many of Newton's steps lead."""
 
         def rising(carry: tuple[jax.Array, jax.Array, Mode]) -> jax.Array:
             count, gain, _ = carry
-            return (count < _NEWTON) & (gain > _GAIN)
+            return (count < most) & (gain > _GAIN)
 
         def climb(carry: tuple[jax.Array, jax.Array, Mode]) -> tuple[jax.Array, jax.Array, Mode]:
             count, _, mode = carry

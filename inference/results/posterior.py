@@ -154,7 +154,8 @@ class Posterior:
         with TRACING:
             if isinstance(self.model, Network):
                 return self._predict_network(_inputs(args), chosen, batch_size)
-            return self._predict_sites(args, chosen, batch_size)
+            with jax.enable_x64(self.method.precision == "float64"):
+                return self._predict_sites(args, chosen, batch_size)
 
     def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray], batch_size: int | None) -> Any:
         if batch_size is not None:

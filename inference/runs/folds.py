@@ -44,7 +44,8 @@ def run_folds(
     Args:
         model: the network; or one per fold, which may differ in their numbers, such as scales, and nothing else.
         folds: each a `Split`, or a pair of `x` and `y`.
-        method: one that optimises: "mle", "map" or "svi"; by name, or as a record with its options.
+        method: one that optimises: "mle", "map" or "svi"; by name, or as a record with its options. All folds start at
+            random, unless `start="prior"` is asked for: also guides, which `run` starts at a MAP point.
         seed: an integer or a typed JAX key; fold i uses key i of it.
         temperature: T, see `run`.
         tempering: what T divides, see `run`.

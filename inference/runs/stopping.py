@@ -44,16 +44,16 @@ def settled(loss: np.ndarray, patience: int) -> bool:
 def enough(posterior: Posterior) -> bool:
     """Whether the draws so far meet the conditions in `until`; with one chain R-hat is that of its halves.
 
-    An R-hat above its condition that chance explains counts as met, as it does in `diagnostics.convergence`.
+    An R-hat above its condition that chance explains counts as met, as it does in `diagnostics.convergence`; without a
+    condition on the ESS, at least 50 effective draws are asked for, because below that chance explains any R-hat.
     """
     if posterior.shape[1] < _LEAST_JUDGED:
         return False
     functions = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
     conditions = dict(posterior.method.options()["until"])
-    if "ess" in conditions:
-        least = min(mixing.ess(functions, kind).min() for kind in ("bulk", "tail"))
-        if not least >= conditions["ess"]:
-            return False
+    least = min(mixing.ess(functions, kind).min() for kind in ("bulk", "tail"))
+    if not least >= conditions.get("ess", mixing.LEAST_ESS):
+        return False
     if "rhat" in conditions:
         return not mixing.apart(functions, conditions["rhat"]).any()
     return True

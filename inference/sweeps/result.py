@@ -170,7 +170,8 @@ class Sweep:
         if self.unmixed.any():
             worst = self.labels[int(np.nanargmax(self.rhat)) // len(self.seeds)]
             found.append(
-                f"the chains have not mixed (R-hat above {RHAT}) in {self.unmixed.sum()} of {made} runs, worst "
+                f"the chains have not mixed (R-hat above {RHAT}, or few draws) in {self.unmixed.sum()} of {made} runs, "
+                "worst "
                 f"{np.nanmax(self.rhat):.3g} at {self.name} {worst}: their draws may not be those of the posterior"
             )
         if self.divergences.any():

@@ -40,7 +40,6 @@ from models.validation import one_of, positive_integer
 __all__ = ["sweep"]
 
 _SAVE_EVERY = 10.0  # seconds, as in `inference.run`
-_LEAST_ESS = 50  # with which a mean over draws has an error of a seventh of their spread
 _LEAST_JUDGED = 4  # draws per chain for which R-hat is defined
 
 
@@ -131,7 +130,7 @@ def sweep(
     """
     if "seed" in options:
         raise ValueError("sweep takes seeds, a number of them or a sequence such as seeds=[0, 1, 2]; leave seed out")
-    chosen = chosen_method(method, options)
+    chosen = chosen_method(method, options).fixed()
     one_of("tempering", tempering, TEMPERINGS)
     name, cases, reference = varied(model, temperature, prior_scale, prior)
     numbers = _numbers(seeds)
@@ -211,7 +210,7 @@ def _mixed(posterior: Posterior) -> tuple[float, bool]:
         return np.inf, True
     draws = function_draws(posterior) if isinstance(posterior.model, Network) else weight_draws(posterior)
     draws = draws if draws.shape[2] else posterior.statistics["lp"][..., None]
-    few = mixing.ess(draws).min() < _LEAST_ESS
+    few = mixing.ess(draws).min() < mixing.LEAST_ESS
     return mixing.worst_rhat(draws), bool(few or mixing.apart(draws, RHAT).any())
 
 

@@ -158,10 +158,15 @@ def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any
             f"data argument{'s' * (len(args) != 1)}{' with y=None' if len(args) == 2 else ''}"
         )
     x, y = model.validate(*args, precision="float64" if _wide() else "float32")
-    refuse_unbounded(model, x, y)
-    named = zip(("x", "y"), map(np.asarray, args), strict=True)
-    lost = () if _wide() else tuple(text for name, array in named if (text := lost_digits(name, array)))
-    return (x, y), lost + remarks(model, x, y)
+    refuse_unbounded(model, x, np.asarray(args[1]))
+    named = {} if _wide() else dict(zip("xy", map(np.asarray, args), strict=True))
+    lost = {name: lost_digits(name, array) for name, array in named.items()}
+    if lost.get("y"):
+        try:
+            refuse_unbounded(model, x, y)
+        except ValueError as error:  # it is the rounding that leaves no noise
+            raise ValueError(lost["y"]) from error
+    return (x, y), tuple(filter(None, lost.values())) + remarks(model, x, y)
 
 
 def _argument_notes(args: tuple[Any, ...]) -> tuple[str, ...]:
@@ -170,9 +175,10 @@ def _argument_notes(args: tuple[Any, ...]) -> tuple[str, ...]:
     if _wide():
         return ()
     for array in arrays:
-        if array.dtype.kind in "iu" and array.size and np.abs(array).max() > np.iinfo(np.int32).max:
+        narrow = np.iinfo(np.uint32 if array.dtype.kind == "u" else np.int32) if array.dtype.kind in "iu" else None
+        if narrow and array.size and not (narrow.min <= array.min() and array.max() <= narrow.max):
             raise ValueError(
-                f"an argument of the model has integers up to {np.abs(array).max()}, which 32 bits don't hold; "
+                f"an argument of the model has integers from {array.min()} to {array.max()}, which 32 bits don't hold; "
                 'convert it to numbers of moderate size, or use precision="float64"'
             )
     found = [lost_digits("an argument of the model", array) for array in arrays if array.dtype.kind == "f"]

@@ -3,7 +3,8 @@
 **Targets without noise.** Let y be met exactly by weights that leave m of n rows over, n > m. With a scale s of the
 noise that is inferred, the likelihood integrated over the weights grows as s^-(n - m) when s falls to 0: there is no
 proper posterior, and no maximum. A constant y is met by the output's bias alone, whose m is at most the inputs of the
-last layer and 1; a y that is linear in x is met by a linear model, with one weight per input and 1.
+last layer and 1; a y that is linear in x is met by a linear model, and by rectifiers that are on for all rows, with one
+weight per input and 1. A prior of the noise that vanishes fast enough at 0 keeps the posterior proper.
 
 **Targets of another scale.** The prior of inferred noise, and that of the weights, is made for targets of about unit
 size. Thousand times larger targets are far in the tail of both.
@@ -36,22 +37,43 @@ _RECTIFIER = 0.7
 
 
 def refuse_unbounded(model: Network, x: np.ndarray, y: np.ndarray) -> None:
-    """Raise ValueError if targets without noise leave a network with inferred noise without a proper posterior."""
+    """Raise ValueError if targets without noise leave a network with inferred noise without a proper posterior.
+
+    Args:
+        model: the network.
+        x: its inputs.
+        y: its targets as they were given, before they are rounded.
+    """
     if not _infers_noise(model):
         return
-    remedy = (
-        "the density grows without bound as the noise falls to 0, so there is no posterior to sample and no maximum; "
-        "give the noise a scale, likelihood=models.Gaussian(scale=...)"
-    )
     targets = np.asarray(y, np.float64).reshape(len(y), -1)
     flat = np.flatnonzero(np.ptp(targets, axis=0) == 0)
-    which = f"column {flat[0]} of y" if flat.size and targets.shape[1] > 1 else "y"
-    if flat.size and len(targets) > _last_inputs(model, x) + 1:
-        raise ValueError(
-            f"{which} has one value, {targets[0, flat[0]]:g}, in all {len(y)} rows, and its noise is inferred: {remedy}"
-        )
-    if _is_linear(model) and len(targets) > x.shape[1] + 1 and _left_over(x, targets) <= _EXACT:
-        raise ValueError(f"y is an exact linear function of x, and its noise is inferred: {remedy}")
+    if flat.size and _unbounded(model, len(targets) - _last_inputs(model, x) - 1):
+        which = f"column {flat[0]} of y" if targets.shape[1] > 1 else "y"
+        value = targets[0, flat[0]]
+        raise ValueError(f"{which} has one value, {value:g}, in all {len(y)} rows, and {_without_bound(model)}")
+    if _is_linear_somewhere(model) and _unbounded(model, len(targets) - x.shape[1] - 1):
+        if _left_over(x, targets) <= _EXACT:
+            raise ValueError(f"y is an exact linear function of x, and {_without_bound(model)}")
+
+
+def _without_bound(model: Network) -> str:
+    return (
+        "its noise is inferred: the density grows without bound as the noise falls to 0, so there is no posterior to "
+        f"sample and no maximum; give the noise a scale, likelihood=models.{type(model.likelihood).__name__}(scale=...)"
+    )
+
+
+def _unbounded(model: Network, rows: float) -> bool:
+    """Whether so many rows, met without noise, outweigh the noise's prior as the noise falls to 0."""
+    if rows < 1:
+        return False
+    prior: Any = model.likelihood.prior.instance()  # type: ignore[attr-defined]
+    scales = np.array([1e-3, 1e-6, 1e-9])
+    if not np.all(prior.support(scales)):
+        return False
+    density = np.asarray(prior.log_prob(scales), np.float64) - rows * np.log(scales)
+    return bool(np.all(np.diff(density) > 0))
 
 
 def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
@@ -96,13 +118,20 @@ def _infers_noise(model: Network) -> bool:
 
 
 def _typical(prior: Univariate) -> float:
-    """The scale of a positive prior, or its mean if it has none; nothing is compiled for the usual ones."""
+    """The scale of a positive prior, its mean if it has none, or infinity; nothing is compiled for the usual ones."""
     parameters = dict(prior.parameters)
-    return parameters["scale"] if "scale" in parameters else float(prior.instance().mean)
+    if "scale" in parameters:
+        return parameters["scale"]
+    try:
+        return float(prior.instance().mean)
+    except (ArithmeticError, NotImplementedError):  # without a mean, as an inverse gamma of concentration 1
+        return math.inf
 
 
-def _is_linear(model: Network) -> bool:
-    return isinstance(model.architecture, Perceptron) and not model.architecture.hidden
+def _is_linear_somewhere(model: Network) -> bool:
+    """Whether a network can be linear on all rows: without hidden layers, or with rectifiers that are all on."""
+    architecture = model.architecture
+    return isinstance(architecture, Perceptron) and (not architecture.hidden or architecture.activation == "relu")
 
 
 def _last_inputs(model: Network, x: np.ndarray) -> float:
@@ -128,6 +157,6 @@ def _growth(model: Any, x: np.ndarray) -> float:
     known = isinstance(model.prior, Normal | Rules | Univariate) and isinstance(activation, str)
     if not known or activation in _BOUNDED:
         return 1.0
-    hidden = [site for site in model.sites(x) if site.kind == "weight" and site.layer != "output"]
+    hidden = [site for site in model.sites(np.asarray(x[:1])) if site.kind == "weight" and site.layer != "output"]
     growth = math.prod(_RECTIFIER * model.prior.scale_of(site) * math.sqrt(site.fan_in) for site in hidden[1:])
     return growth if math.isfinite(growth) else 1.0

@@ -212,6 +212,14 @@ def test_a_rare_divergence_is_a_caution():
     assert convergence(_posterior({"w": _draws((4, 500, 1))}, diverging=diverging)).passed is False
 
 
+def test_a_step_that_is_given_is_advised_to_be_smaller():
+    diverging = np.zeros((4, 500), bool)
+    diverging[1, :9] = True
+    posterior = _posterior({"w": _draws((4, 500, 1))}, diverging=diverging)
+    given = inference.Posterior(**{**posterior.__dict__, "method": inference.HMC(step_size=0.3)})
+    assert any("a smaller step_size" in step for step in convergence(given).advice)
+
+
 def test_what_a_run_warned_of_is_in_the_verdict():
     posterior = _posterior({"w": _draws((4, 500, 1))})
     said = inference.Posterior(**{**posterior.__dict__, "concerns": ("the energies are noise",), "notes": ("look",)})

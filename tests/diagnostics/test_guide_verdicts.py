@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -80,7 +82,7 @@ def _fit(free_energy: float, y: np.ndarray, model: models.Network = NETWORK) -> 
 
 def test_a_collapsed_fit_is_told_from_a_good_one():
     y = np.random.default_rng(0).normal(size=64)
-    constant = -scipy.stats.norm.logpdf(y, y.mean(), y.std()).sum()
+    constant = -scipy.stats.norm.logpdf(y, y.mean(), y.std()).sum() + np.log(64)  # a mean and a scale, log(n) / 2 each
     good, collapsed = convergence(_fit(constant - 45, y)), convergence(_fit(constant + 9, y))
     assert good.passed is None
     assert "failed" not in str(good)
@@ -91,6 +93,18 @@ def test_a_collapsed_fit_is_told_from_a_good_one():
     assert collapsed.constant_gap == pytest.approx(-9, abs=0.3)
     assert "predicting the same for every input" in collapsed.verdict
     assert any("start='map'" in step and "restarts=8" in step for step in collapsed.advice)
+    at_map = dataclasses.replace(_fit(constant + 9, y), method=inference.SVI(start="map"))
+    assert not any("start='map'" in step for step in convergence(at_map).advice)
+
+
+def test_an_exact_guide_of_data_without_a_signal_passes():
+    """Its evidence is below that of a constant, because it pays for weights that say nothing; that is no collapse."""
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(30, 5)), generator.normal(size=30)
+    model = models.linear(likelihood=models.Gaussian(scale=1.0))
+    judged = convergence(inference.run(model, x, y, method="laplace", steps=500, progress=False))
+    assert judged.constant_gap < 0
+    assert judged.passed, str(judged)
 
 
 def test_a_guide_on_its_way_is_told_how_far_it_has_come():
@@ -137,6 +151,27 @@ def test_laplace_is_judged_by_newtons_steps_and_not_by_the_curve_before_them():
     model = models.linear(prior=models.Normal(300.0), likelihood=models.Gaussian(scale=1.0))
     judged = convergence(inference.run(model, x, y, method="laplace", steps=300, progress=False))
     assert judged.passed, str(judged)
+
+
+def test_a_mode_that_was_not_reached_fails_without_the_words_of_its_run():
+    """As in a file that was saved before runs wrote them down."""
+    posterior = _fit(30.0, np.random.default_rng(0).normal(size=64))
+    posterior.statistics["newton_decrement"] = np.full((1, 500), 2.6)
+    judged = convergence(dataclasses.replace(posterior, method=inference.Laplace(hyperparameters="given")))
+    assert judged.passed is False
+    assert "2.6 standard deviations from the mode" in judged.failures[0]
+
+
+def test_a_guide_that_patience_stopped_is_told_so():
+    y = np.random.default_rng(0).normal(size=64)
+    posterior = dataclasses.replace(_fit(30.0, y), method=inference.SVI(patience=50))
+    posterior.curves["loss"][0] += np.linspace(100, 0, 1000)
+    assert "patience=50 after 1,000 steps" in convergence(posterior).advice[0]
+
+
+def test_a_users_own_model_is_not_sent_to_compare():
+    (said,) = [step for step in convergence(_guide(3.0, 2)).advice if "exact draws" in step]
+    assert "method='nuts'" in said
 
 
 def test_laplace_with_inferred_noise_is_advised_to_let_the_evidence_choose():

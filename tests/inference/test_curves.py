@@ -51,7 +51,7 @@ def test_divergences_and_infinite_scores_are_shown():
         unmixed=np.array([[False, True]] * 2),
     )
     assert "3 divergent draws, in 1 of 4 runs" in str(found)
-    assert "above 1.01) in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
+    assert "or few draws) in 2 of 4 runs, worst 1.2 at temperature 1" in str(found)
     assert "-inf" in found.table()
     assert found.best() == 10.0
 

@@ -56,6 +56,25 @@ def test_the_posterior_of_large_numbers_is_exact_in_float64():
     assert posterior.guide["level.mean"] == pytest.approx(1e8 + 2 * 500 / 501, abs=1e-3)
 
 
+def test_arguments_of_any_form_are_looked_at():
+    def model(scale, words, nothing, y=None):
+        numpyro.sample("y", dist.Normal(numpyro.sample("w", dist.Normal(0, 1)), scale), obs=y)
+
+    words, nothing = np.array([2**32 - 1], np.uint32), np.zeros(0)
+    inference.run(model, np.array(2.0), words, nothing, Y, method="hmc", draws=2, warmup=0, chains=1, progress=False)
+
+
+def test_predictions_of_a_users_model_keep_float64():
+    def model(t, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.deterministic("m", slope + t)
+        with numpyro.plate("rows", len(t)):
+            numpyro.sample("y", dist.Normal(slope * (t - 1.7e9), 1e3), obs=y)
+
+    posterior = inference.run(model, TIMES[:, 0], np.arange(100.0), precision="float64", **FEW)
+    assert len(np.unique(posterior.predict(TIMES[:, 0])["m"])) == 100
+
+
 def test_integers_that_32_bits_do_not_hold_are_refused():
     def model(when, y=None):
         slope = numpyro.sample("slope", dist.Normal(0, 1))
@@ -69,20 +88,33 @@ def test_integers_that_32_bits_do_not_hold_are_refused():
     "model", [models.linear(), models.mlp((10,)), models.linear(likelihood=models.StudentTNoise())]
 )
 def test_constant_targets_have_no_posterior_if_the_noise_is_inferred(model):
-    with pytest.raises(ValueError, match=r"y has one value, 2, in all 40 rows.*likelihood=models.Gaussian\(scale="):
+    with pytest.raises(ValueError, match=r"y has one value, 2, in all 40 rows.*likelihood=models\.\w+\(scale="):
         inference.run(model, X, np.full(40, 2.0), **FEW)
 
 
 def test_noise_free_linear_targets_have_no_posterior_under_a_linear_model():
     with pytest.raises(ValueError, match="y is an exact linear function of x"):
         inference.run(models.linear(), X, X @ [1.0, 2.0] - 3, **FEW)
+    with pytest.raises(ValueError, match="y is an exact linear function of x"):
+        inference.run(models.mlp((10, 10)), X, X @ [1.0, 2.0] - 3, **FEW)  # whose rectifiers may all be on
     inference.run(models.linear(likelihood=KNOWN), X, X @ [1.0, 2.0], **FEW)
-    inference.run(models.mlp((10,)), X, X @ [1.0, 2.0], **FEW)  # which rectifiers of finite size only come close to
+    inference.run(models.mlp((10,), "tanh"), X, X @ [1.0, 2.0], **FEW)  # which only comes close to a line
+
+
+def test_a_prior_that_vanishes_at_0_keeps_the_posterior_proper():
+    for prior in (dist.InverseGamma(3.0, 1.0), dist.InverseGamma(1.0, 1.0), dist.Uniform(0.1, 2.0)):
+        model = models.linear(likelihood=models.Gaussian(prior=prior))
+        inference.run(model, X, np.full(40, 0.5), **FEW)
+
+
+def test_digits_that_are_lost_are_told_from_constant_targets():
+    with pytest.raises(ValueError, match=r"^y loses digits in float32: of 40 distinct values 1 are left"):
+        inference.run(models.linear(), X, 1e8 + Y, **FEW)
 
 
 def test_few_rows_may_be_alike():
     inference.run(models.mlp((10,)), X[:1], Y[:1], **FEW)
-    inference.run(models.mlp((10,)), X[:5], np.ones(5), **FEW)
+    inference.run(models.mlp((10,)), X[:3], np.ones(3), **FEW)
 
 
 @pytest.mark.parametrize(("scale", "message"), [(1e3, "standardise y"), (1e-4, "standardise y")])

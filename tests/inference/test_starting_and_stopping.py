@@ -6,6 +6,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.signal
 
 import inference
 import models
@@ -132,7 +133,7 @@ def test_until_of_a_users_model_looks_at_its_sites():
 
     posterior = inference.run(model, np.zeros(3), chains=1, draws=4000, until={"rhat": 1.1}, progress=False)
     assert posterior.ended == "until"
-    assert posterior.shape == (1, 100)
+    assert posterior.shape == (1, 200)  # the first 100 are worth fewer than 50
 
 
 def test_looks_are_few():
@@ -170,3 +171,13 @@ def test_conditions_survive_a_file(tmp_path):
     posterior = first(chains=1, until={"rhat": 1.01, "ess": 400})
     posterior.save(tmp_path / "p.npz")
     assert inference.load(tmp_path / "p.npz").method == posterior.method
+
+
+def test_chains_too_short_for_r_hat_are_not_enough(conjugate):
+    """Four chains of slow draws that are worth a dozen: below 50 no R-hat is small enough by itself."""
+    noise = np.random.default_rng(0).normal(size=(4, 300, 4))
+    slow = scipy.signal.lfilter([0.2], [1, -0.9], noise, axis=1)[:, 200:]
+    mean, _ = conjugate.posterior()
+    for until, met in (({"rhat": 5.0}, False), ({"rhat": 5.0, "ess": 1}, True)):
+        posterior = conjugate.of(mean + slow, method=inference.NUTS(until=until))
+        assert stopping.enough(posterior) is met
