@@ -111,9 +111,7 @@ def defaults(
         list[str] | None, typer.Option(help="Another value than the default, such as mclmc.thin=50; repeatable.")
     ] = None,
     verdicts: Annotated[bool, typer.Option(help="Print each verdict and its advice.")] = False,
-    results: Annotated[
-        Path | None, typer.Option(help="A file to add results to; what it holds is not run.")
-    ] = None,
+    results: Annotated[Path | None, typer.Option(help="A file to add results to; what it holds is not run.")] = None,
 ) -> None:
     """Run the grid, a line per run, then print the table."""
     console = Console(width=160)

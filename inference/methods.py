@@ -1,7 +1,7 @@
 """What a method is: a frozen record of options with an `init` and a `step`, which the one driver runs.
 
 A method's state is made of arrays only, and `step` is pure, so the driver can compile it, run it in any number of
-pieces, show its progress, stop it and, from the state alone, go on with it. A run has up to three stages, each driven
+pieces, show its progress, stop it and, from the state alone, resume it. A run has up to three stages, each driven
 alike: the chains' starts may come from an ensemble, a `pilot` may find settings that all chains share, then the chains
 run.
 """
@@ -35,7 +35,7 @@ class Step(NamedTuple):
     Attributes:
         state: the next state.
         emission: the sites' values and scalars for diagnostics; they count where the iteration is complete.
-        complete: whether an iteration is complete; one that is not goes on with the next step.
+        complete: whether an iteration is complete; one that is not is continued by the next step.
         work: what the step took, in units of which an iteration may take many.
     """
 

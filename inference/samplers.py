@@ -71,7 +71,7 @@ class Sampler(Method):
 
     @property
     def _thin(self) -> int:
-        """`thin`, likewise."""
+        """`thin`, for a sampler whose default follows from other options too."""
         return self.thin
 
     @property

@@ -39,7 +39,7 @@ class Journal(Ledger):
     """What the chains of a stage have emitted, on disk.
 
     Args:
-        folder: of the stage; what it holds already is gone on with.
+        folder: of the stage; the stage is resumed from what it holds already.
         every: seconds between two saves.
     """
 
@@ -60,7 +60,7 @@ class Journal(Ledger):
         return self._manifests[0] if self._manifests else None
 
     def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
-        """Each chain as it was last saved; None where there is nothing to go on with.
+        """Each chain as it was last saved; None where there is nothing to resume.
 
         A damaged save gives way to the one before it. A chain whose draws are damaged begins anew.
         """

@@ -5,7 +5,7 @@
     run.lock               held, by the operating system, by the process that runs
     start, pilot, chains   the stages; see `inference.disk.journal`
 
-`run.json` is written once, last, before anything compiles; from then on the run can be gone on with. A built-in model
+`run.json` is written once, last, before anything compiles; from then on the run can be resumed. A built-in model
 comes back from its recipe; a user's own function is passed again and compared, by its code and by a fingerprint of
 what it computes. Nothing that is read here can run code, and links are refused.
 """

@@ -92,7 +92,7 @@ def drive(
         settings: what all chains share.
         title: what to call it.
         progress: show it.
-        ledger: where to put what is drawn; what it holds already is gone on with.
+        ledger: where to put what is drawn; the run is resumed from what it holds already.
         keeping: what of it to keep.
         milestones: numbers of draws, or of iterations of a method that keeps none, at which to ask whether there are
             enough.
@@ -166,7 +166,7 @@ def drive(
                     raise KeyboardInterrupt
                 if milestones and enough is not None:
                     save()
-                    # A run that was gone on with may have passed this milestone: it is asked what it was asked then.
+                    # A resumed run may be past this milestone: it is asked with the draws that it had then.
                     if enough(*ledger.values(_going(chains), draws)):
                         ended = "until"
                         break

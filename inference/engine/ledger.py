@@ -57,7 +57,7 @@ class Ledger:
         return [None] * chains
 
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
-        """Make room for so many chains of at most so many draws like this one; what is not used takes no memory."""
+        """Make room for `chains` of at most `length` draws shaped like `emission`; what is not used takes no memory."""
         self._counts = [0] * chains
         for group, leaves in zip(self._groups, emission, strict=True):
             group |= {name: np.empty((chains, length, *leaf.shape), leaf.dtype) for name, leaf in leaves.items()}

@@ -55,7 +55,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, unit: float, length: float, step_size: float | None, tuning: int, mass: str) -> Settings:
-        """Those of the pilot; without one, those of the chains."""
+        """Initial settings: of the pilot if there is one, else of the chains."""
         quarter = tuning // 4
         number = next(iter(scale.values())).dtype.type
         return cls(

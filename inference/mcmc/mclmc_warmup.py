@@ -115,7 +115,7 @@ class Tuning(NamedTuple):
     def after_step(
         self, iteration: jax.Array, ratio: jax.Array, finite: jax.Array, position: Position, mass: str
     ) -> Tuning:
-        """After a step of an unadjusted chain in warm-up, whose squared error was so many times what is wanted."""
+        """After one unadjusted step in warm-up; `ratio` is its squared energy error over the one that is wanted."""
         total, weights, largest = self.errors
         step_size = self.geometry.step_size
         ratio = jnp.clip(ratio, _LEAST_ERROR, _WORST_ERROR)

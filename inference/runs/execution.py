@@ -69,7 +69,7 @@ class Plan:
     def posterior(
         self, draws: Values, scalars: Values, curves: Values, averages: list[Average], **how: Any
     ) -> Posterior:
-        """The record of what was drawn; `how` it was are the other attributes of `Posterior`."""
+        """The record of what was drawn; `how` are further fields of `Posterior`, such as cost, start and ended."""
         statistics = {name: values for name, values in scalars.items() if name != FUNCTIONS}
         likelihood: Any = getattr(self.model, "likelihood", None)
         return Posterior(

@@ -1,6 +1,6 @@
-"""Runs that survive: begun in a directory, looked at while they go on, and gone on with after a crash.
+"""Runs that survive: begun in a directory, looked at while they go on, and resumed after a crash.
 
-What is asked of a run is written down before it begins, and compared before it is gone on with: another model, other
+What is asked of a run is written down before it begins, and compared before it is resumed: another model, other
 data, options or versions would not give the chains that were begun.
 """
 
@@ -50,7 +50,7 @@ def execute_in(
     every: float,
     again: bool = False,
 ) -> Posterior:
-    """Begin a run in a directory; or, if `again`, go on with the same run that was begun there.
+    """Begin a run in a directory; or, if `again`, resume the same run that was begun there.
 
     Raises:
         ValueError: if there is a run in it already; with what differs from this one.

@@ -44,7 +44,7 @@ def run(
         temperature: T above 0; see `inference.target.density`. Predictions always use the untempered likelihood.
         tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
         directory: where the run lives, so that it survives a crash: draws and states are written there while it goes
-            on, and `inference.resume(directory)` goes on with it to the same bits. Must be empty or not there.
+            on, and `inference.resume(directory)` resumes it to the same bits. Must be empty or not there.
         progress: show bars, or lines where there is no terminal.
         predict_at: inputs of a network at which a sampler's predictions are averaged while it draws
             (`Posterior.averages`), whatever it keeps of the draws.

@@ -98,7 +98,7 @@ class Together(Method):
 
     @property
     def iterations(self) -> int:
-        """Those of each fit."""
+        """Optimiser steps of one fit; all fits of a group take the same number."""
         return self.method.iterations
 
     def program(self) -> Together:
@@ -167,7 +167,7 @@ class Together(Method):
 
 
 def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together, Fits]:
-    """Several fits to the same data, in as many groups on any machine, so that any machine can go on with them."""
+    """Several fits to the same data, in as many groups on any machine, so that any machine can resume them."""
     count = method.fits
     groups = min(2, count)
     together = Together(method=method, groups=groups, apart=False, precision=method.precision)

@@ -77,7 +77,7 @@ def as_vector(position: Position) -> jax.Array:
 
 
 def as_position(target: Target, data: Data, vector: jax.Array) -> Position:
-    """The way back."""
+    """Unflatten a vector into a position, the inverse of `as_vector`."""
     shapes = target.position(data)
     return ravel_pytree({name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()})[1](vector)
 

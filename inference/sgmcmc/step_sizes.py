@@ -51,7 +51,7 @@ class Cycles(Sequence[int]):
 
     @property
     def length(self) -> int:
-        """Of a cycle."""
+        """Iterations per cycle."""
         return self.warmup + self.draws
 
     def __len__(self) -> int:

@@ -14,7 +14,8 @@ This file alone says what temperature and minibatches mean. With temperature T, 
 
 The Jacobian belongs to the coordinates and is never tempered. A point estimate maximises the density of the sites
 themselves, so it leaves the Jacobian out. A minibatch of B of N rows estimates the log-likelihood without bias by N / B
-times that of its rows. A Gaussian is so tempered with its normaliser, whether its scale is fixed, learned or an output.
+times that of its rows. So a Gaussian is tempered together with its normaliser, whether its scale is fixed, learned or
+an output.
 
 The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
 block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on

@@ -41,7 +41,10 @@ def prior_scales(target: Target, data: Data) -> dict[str, np.ndarray]:
 
 
 def relative_scales(target: Target, data: Data, precision: str) -> tuple[dict[str, np.ndarray], float | None]:
-    """The same at the data's temperature, relative to their median, and that; 1 and None where the prior is flat."""
+    """Prior scales at the data's temperature, divided by their median, and the median.
+
+    Where the prior is flat the scale is 1; if it is flat everywhere, the median is None.
+    """
     wider = math.sqrt(float(data.temperature)) if target.tempering == "posterior" else 1.0
     scales = {name: wider * each for name, each in prior_scales(target, data).items()}
     finite = np.concatenate([each[np.isfinite(each)] for each in scales.values()])

@@ -46,7 +46,7 @@ class _Joint(Guide):
     """What both have in common."""
 
     def distribution(self, parameters: Correlated) -> Any:
-        """Of the vector."""
+        """The log density of the flattened position."""
         raise NotImplementedError(f"{type(self).__name__} must be a distribution")
 
     def draw(self, target: Target, data: Data, parameters: Correlated, key: jax.Array) -> Drawn:
