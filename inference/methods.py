@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from inference.host.documentation import join_attributes
+from inference.target.data_remarks import noiseless
 from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer
 
@@ -124,7 +125,7 @@ class Method:
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """What a user should know about this method on this target before it runs; no verdict depends on it."""
-        return ()
+        return noiseless(target.model, data.arrays) if self.kind != "point" else ()
 
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]

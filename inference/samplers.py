@@ -61,8 +61,8 @@ class Sampler(Method):
             object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """A prior along whose functions no sampler moves."""
-        return explosion(target.model, data.arrays[0]) if data.arrays else ()
+        """Targets without noise, and a prior along whose functions no sampler moves."""
+        return super().notes(target, data) + (explosion(target.model, data.arrays[0]) if data.arrays else ())
 
     @property
     def _warmup(self) -> int:

@@ -154,7 +154,7 @@ class Laplace(Optimisation):
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """An evidence that is not that of the network."""
         if self.hyperparameters != "evidence" or self.structure == "full":
-            return ()
+            return super().notes(target, data)
         why = (
             "takes each weight's volume as if all others were known, and prefers a prior that leaves none to speak of"
             if self.structure == "diagonal"

@@ -26,7 +26,7 @@ from models.perceptrons import Perceptron
 from models.priors import Normal, Univariate
 from models.rules import Rules
 
-__all__ = ["explosion", "refuse_unbounded", "remarks"]
+__all__ = ["explosion", "noiseless", "refuse_unbounded", "remarks"]
 
 _EXACT = 1e-6  # of the targets' standard deviation: residuals of float32 arithmetic
 _LARGE, _SMALL = 10.0, 0.01  # times the prior scale of the noise
@@ -52,9 +52,22 @@ def refuse_unbounded(model: Network, x: np.ndarray, y: np.ndarray) -> None:
         which = f"column {flat[0]} of y" if targets.shape[1] > 1 else "y"
         value = targets[0, flat[0]]
         raise ValueError(f"{which} has one value, {value:g}, in all {len(y)} rows, and {_without_bound(model)}")
-    if _is_linear_somewhere(model) and _unbounded(model, len(targets) - x.shape[1] - 1):
-        if _left_over(x, targets) <= _EXACT:
-            raise ValueError(f"y is an exact linear function of x, and {_without_bound(model)}")
+    if _is_linear(model) and _met_by_a_line(model, x, targets):
+        raise ValueError(f"y is an exact linear function of x, and {_without_bound(model)}")
+
+
+def noiseless(model: Any, arrays: tuple[Any, ...]) -> tuple[str, ...]:
+    """That rectifiers meet targets without noise exactly, where all of them are on: a posterior has no bound there."""
+    if not isinstance(model, Network) or not _infers_noise(model) or not isinstance(model.architecture, Perceptron):
+        return ()
+    x, y = (np.asarray(array, np.float64) for array in arrays)
+    if model.architecture.activation != "relu" or not _met_by_a_line(model, x, y.reshape(len(y), -1)):
+        return ()
+    return (f"y is an exact linear function of x, which rectifiers can meet, and {_without_bound(model)}",)
+
+
+def _met_by_a_line(model: Network, x: np.ndarray, targets: np.ndarray) -> bool:
+    return _unbounded(model, len(targets) - x.shape[1] - 1) and _left_over(x, targets) <= _EXACT
 
 
 def _without_bound(model: Network) -> str:
@@ -128,10 +141,8 @@ def _typical(prior: Univariate) -> float:
         return math.inf
 
 
-def _is_linear_somewhere(model: Network) -> bool:
-    """Whether a network can be linear on all rows: without hidden layers, or with rectifiers that are all on."""
-    architecture = model.architecture
-    return isinstance(architecture, Perceptron) and (not architecture.hidden or architecture.activation == "relu")
+def _is_linear(model: Network) -> bool:
+    return isinstance(model.architecture, Perceptron) and not model.architecture.hidden
 
 
 def _last_inputs(model: Network, x: np.ndarray) -> float:

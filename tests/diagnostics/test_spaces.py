@@ -13,7 +13,7 @@ import pytest
 import inference
 import models
 from diagnostics import convergence
-from diagnostics.convergences.judging import spaces
+from diagnostics.convergences import spaces
 from diagnostics.convergences.spaces import Mixing, function_mixing, weight_mixing
 from inference import mixing
 
@@ -86,7 +86,7 @@ def test_the_screen_is_the_plain_r_hat_of_halves():
 def test_function_values_are_named_by_their_input():
     model = models.mlp((3,), likelihood=models.Gaussian(outputs=2))
     x = _normal(1, 2)
-    y = _normal(20, 2)
+    y = _normal(20, 2) ** 2
     posterior = inference.run(model, _normal(20, 2), y, method="nuts", chains=2, draws=10, warmup=10, progress=False)
     found = function_mixing(posterior, x)
     assert found.names == ("f(x_0)[0]", "f(x_0)[1]", "noise[0]", "noise[1]")

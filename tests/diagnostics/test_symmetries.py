@@ -10,7 +10,7 @@ import pytest
 import inference
 import models
 from diagnostics import convergence
-from diagnostics.convergences.judging import symmetries
+from diagnostics.convergences import symmetries
 from diagnostics.convergences.spaces import aligned_mixing, weight_mixing
 from diagnostics.convergences.symmetries import Alignment, is_odd
 

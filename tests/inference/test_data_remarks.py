@@ -95,8 +95,11 @@ def test_constant_targets_have_no_posterior_if_the_noise_is_inferred(model):
 def test_noise_free_linear_targets_have_no_posterior_under_a_linear_model():
     with pytest.raises(ValueError, match="y is an exact linear function of x"):
         inference.run(models.linear(), X, X @ [1.0, 2.0] - 3, **FEW)
-    with pytest.raises(ValueError, match="y is an exact linear function of x"):
-        inference.run(models.mlp((10, 10)), X, X @ [1.0, 2.0] - 3, **FEW)  # whose rectifiers may all be on
+    with pytest.warns(UserWarning, match="y is an exact linear function of x, which rectifiers can meet"):
+        inference.run(
+            models.mlp((10, 10)), X, X @ [1.0, 2.0] - 3, method="svi", start="random", steps=5, progress=False
+        )
+    inference.run(models.mlp((10, 10)), X, X @ [1.0, 2.0] - 3, **FEW)  # a point may be there all the same
     inference.run(models.linear(likelihood=KNOWN), X, X @ [1.0, 2.0], **FEW)
     inference.run(models.mlp((10,), "tanh"), X, X @ [1.0, 2.0], **FEW)  # which only comes close to a line
 
@@ -114,7 +117,7 @@ def test_digits_that_are_lost_are_told_from_constant_targets():
 
 def test_few_rows_may_be_alike():
     inference.run(models.mlp((10,)), X[:1], Y[:1], **FEW)
-    inference.run(models.mlp((10,)), X[:3], np.ones(3), **FEW)
+    inference.run(models.mlp((10,)), X[:5], np.ones(5), **FEW)
 
 
 @pytest.mark.parametrize(("scale", "message"), [(1e3, "standardise y"), (1e-4, "standardise y")])
