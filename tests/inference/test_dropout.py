@@ -249,16 +249,14 @@ def test_learned_rates_find_what_is_noise_and_leave_the_rest():
 
 
 def test_noise_and_normal_factors_give_a_guide_with_a_density():
-    model = models.mlp((3,), "relu", likelihood=models.Gaussian())
+    model, y = models.mlp((3,), "relu", likelihood=models.Gaussian()), np.sin(X[:, 0])
     run = dict(method="svi", guide="dropout", sigma=0.05, others="gaussian", steps=300, draws=50, progress=False)
-    posterior = inference.run(model, X, np.sin(X[:, 0]), mask_information="exact", **run)
+    posterior = inference.run(model, X, y, mask_information="exact", **run)
     assert np.isfinite(posterior.statistics["guide_log_density"]).all()
-    paper = inference.run(model, X, np.sin(X[:, 0]), **run)
+    paper = inference.run(model, X, y, **run)
     assert (posterior.curves["kl"][0] > paper.curves["kl"][0] - 1e-3).all()  # I <= H(keep)
     assert inference.centre(posterior).draws["noise"].shape == (1, 1)
-    kept = inference.run(
-        model, X, np.sin(X[:, 0]), mask_information="exact", rate={"hidden0": 0.0, "default": 0.2}, **run
-    )
+    kept = inference.run(model, X, y, mask_information="exact", rate={"hidden0": 0.0, "default": 0.2}, **run)
     assert np.isfinite(kept.curves["loss"]).all()
     assert np.isfinite(kept.statistics["guide_log_density"]).all()
     assert "guide_log_density" not in inference.run(model, X, np.sin(X[:, 0]), **{**run, "others": "point"}).statistics
