@@ -44,17 +44,20 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     settling = Settling.of(posterior.curves["loss"][0])
     # Newton's steps end at the mode whatever the optimiser's curve before them was.
     newton = "newton_decrement" in posterior.statistics
-    unsettled = _from_the_mode(posterior) if newton else settling.failures(thresholds["slope"])
-    unsettled += posterior.concerns
+    moving = [] if newton else settling.failures(thresholds["slope"])
+    unsettled = [*(_from_the_mode(posterior) if newton else moving), *posterior.concerns]
     weighted = "guide_log_density" in posterior.statistics
     scarce = weighted and draws < _LEAST_DRAWS
     k, share = _importance(posterior) if weighted and not scarce else (np.nan, np.nan)
     most = min(thresholds["pareto_k"], 1 - 1 / math.log10(max(draws, _LEAST_DRAWS)))
     far = weighted and not k <= most
     apart = weighted and not share >= thresholds["importance"]
+    close = weighted and not (far or apart)
+    if close and not newton:  # weights are of the draws themselves: what the loss still does is then of no account
+        unsettled = list(posterior.concerns)
     deep = _is_deep(posterior.model)
     gap = _below_a_constant(posterior)
-    collapsed = [_worse_than_a_constant(posterior, gap)] if deep and gap < 0 and (far or apart or scarce) else []
+    collapsed = [_worse_than_a_constant(posterior, gap)] if deep and gap < 0 and not close else []
     failures = unsettled + collapsed
     if scarce:
         failures.append(f"{draws} draws are too few to judge the importance weights; {_LEAST_DRAWS} are needed")
@@ -79,11 +82,11 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     noise = float(posterior.curves["gradient_noise"][0, -max(steps // 5, 1) :].mean())
     return Convergence(
         verdict,
-        False if failures else True if weighted and not far and not apart else None,
+        False if failures else True if close else None,
         tuple(failures),
         "guide",
         advice_for_guide(posterior, not unsettled, bool(collapsed), far and not scarce, apart and not scarce),
-        cautions=posterior.notes,
+        cautions=(*posterior.notes, *(moving if close else ())),
         pareto_k=k,
         importance=share,
         loss_slope=settling.slope,

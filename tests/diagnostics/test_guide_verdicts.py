@@ -162,6 +162,14 @@ def test_a_mode_that_was_not_reached_fails_without_the_words_of_its_run():
     assert "2.6 standard deviations from the mode" in judged.failures[0]
 
 
+def test_weights_of_the_draws_outweigh_the_curve_of_the_loss():
+    posterior = _guide(1.0, 10)
+    posterior.curves["loss"][0] += np.linspace(100, 0, 1000)
+    judged = convergence(posterior)
+    assert judged.passed
+    assert "the loss was still falling" in judged.cautions[0]
+
+
 def test_a_guide_that_patience_stopped_is_told_so():
     y = np.random.default_rng(0).normal(size=64)
     posterior = dataclasses.replace(_fit(30.0, y), method=inference.SVI(patience=50))
