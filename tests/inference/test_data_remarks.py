@@ -61,7 +61,8 @@ def test_arguments_of_any_form_are_looked_at():
         numpyro.sample("y", dist.Normal(numpyro.sample("w", dist.Normal(0, 1)), scale), obs=y)
 
     words, nothing = np.array([2**32 - 1], np.uint32), np.zeros(0)
-    inference.run(model, np.array(2.0), words, nothing, Y, method="hmc", draws=2, warmup=0, chains=1, progress=False)
+    few = dict(method="hmc", draws=2, warmup=0, chains=1, progress=False)
+    assert inference.run(model, np.array(2.0), words, nothing, Y, **few).notes == ()
 
 
 def test_predictions_of_a_users_model_keep_float64():
@@ -107,7 +108,7 @@ def test_noise_free_linear_targets_have_no_posterior_under_a_linear_model():
 def test_a_prior_that_vanishes_at_0_keeps_the_posterior_proper():
     for prior in (dist.InverseGamma(3.0, 1.0), dist.InverseGamma(1.0, 1.0), dist.Uniform(0.1, 2.0)):
         model = models.linear(likelihood=models.Gaussian(prior=prior))
-        inference.run(model, X, np.full(40, 0.5), **FEW)
+        assert inference.run(model, X, np.full(40, 0.5), **FEW).notes == ()
 
 
 def test_digits_that_are_lost_are_told_from_constant_targets():
@@ -116,17 +117,16 @@ def test_digits_that_are_lost_are_told_from_constant_targets():
 
 
 def test_few_rows_may_be_alike():
-    inference.run(models.mlp((10,)), X[:1], Y[:1], **FEW)
-    inference.run(models.mlp((10,)), X[:5], np.ones(5), **FEW)
+    assert inference.run(models.mlp((10,)), X[:1], Y[:1], **FEW).notes == ()
+    assert inference.run(models.mlp((10,)), X[:5], np.ones(5), **FEW).notes == ()
 
 
 @pytest.mark.parametrize(("scale", "message"), [(1e3, "standardise y"), (1e-4, "standardise y")])
 def test_targets_far_from_the_scale_of_the_noise_prior_are_said(scale, message):
     with pytest.warns(UserWarning, match=message):
         inference.run(models.mlp((4,)), X, scale * Y, **FEW)
-    wide = models.Gaussian(prior=dist.HalfNormal(scale))
-    inference.run(models.mlp((4,), likelihood=wide), X, scale * Y, **FEW)
-    inference.run(models.mlp((4,), likelihood=models.Gaussian(scale=scale)), X, scale * Y, **FEW)
+    for likelihood in (models.Gaussian(prior=dist.HalfNormal(scale)), models.Gaussian(scale=scale)):
+        assert inference.run(models.mlp((4,), likelihood=likelihood), X, scale * Y, **FEW).notes == ()
 
 
 def test_a_prior_under_which_functions_explode_is_said_with_its_remedy():
