@@ -132,7 +132,7 @@ def _parts(train: int) -> tuple[_Part, _Part, _Part]:
 
 def _error(posterior: inference.Posterior, part: _Part) -> float:
     """How many images, in percent, have another label than the most probable one under the average over draws."""
-    return float(100 * np.mean(posterior.predict(part.x).probs.argmax(axis=1) != part.y))
+    return float(100 * np.mean(posterior.predict(part.x).mean.argmax(axis=1) != part.y))
 
 
 def _table(hidden: int, errors: dict[str, float], images: int) -> Table:

@@ -75,7 +75,7 @@ def gradient_variance(
 
                 def one(key: jax.Array, method: Any = method, batch: Any = batch, parameters: Any = parameters) -> Any:
                     return jax.grad(
-                        lambda parameters: method.objective(bound.target, bound.data, batch, parameters, key)[0]
+                        lambda parameters: method.objective().loss(bound.target, bound.data, batch, parameters, key)[0]
                     )(parameters)
 
                 gradients = jax.jit(lambda keys, one=one: jax.lax.map(one, keys, batch_size=50))(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ import models
 from diagnostics.predictions.averaging import Mixture, average, stacking_weights
 from diagnostics.predictions.detection import Detection, out_of_distribution
 from inference import Posterior, mixing
-from inference.results.prediction import entropy
+from inference.results.mixture import entropy
 
 __all__ = [
     "ARCHITECTURES", "DIGIT", "NOISE", "NOISES", "REACH", "SIZE", "SIZES", "Entropies", "Level", "away", "classes",
@@ -176,7 +176,8 @@ def structures(draws: int, seed: int, at: np.ndarray) -> tuple[dict[str, Mixture
     tested, found = (
         {"averaged": average(parts), "stacked": average(parts, weights)} for parts in (predicted[1], predicted[2])
     )
-    scores = {name: float(one.log_prob(test_y).mean()) for name, one in {**predicted[1], **tested}.items()}
+    every: dict[str, Any] = {**predicted[1], **tested}
+    scores = {name: float(one.log_prob(test_y).mean()) for name, one in every.items()}
     return found, scores
 
 

@@ -1,9 +1,15 @@
-"""What a method is: a frozen record of options with an `init` and a `step`, which the one driver runs.
+"""What a method is: a record of the user's options, and a kernel, which is what the one driver compiles and runs.
 
-A method's state is made of arrays only, and `step` is pure, so the driver can compile it, run it in any number of
-pieces, show its progress, stop it and, from the state alone, resume it. A run has up to three stages, each driven
-alike: the chains' starts may come from an ensemble, a `pilot` may find settings that all chains share, then the chains
-run.
+A kernel has an `init` and a `step`. It holds only what shapes the compiled program; everything else, such as lengths
+and step sizes, reaches it as arrays in `settings`. So runs that differ in those share one program, and a step can't
+read an option that the program does not depend on. Its state is made of arrays only, and `step` is pure, so the driver
+can run it in any number of pieces, show its progress, stop it and, from the state alone, resume it. A run has up to
+three stages, each driven alike: the chains' starts may come from an ensemble, a `pilot` may find settings that all
+chains share, then the chains run.
+
+What a method has to say about its draws is a note, a concern or a caveat. A note is known before the run, and no
+verdict depends on it. A concern is found in the draws when the run is over, and fails the verdict. A caveat is true of
+the method's draws always, even where they have converged.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from inference.target.data_remarks import noiseless
 from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer
 
-__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Method", "Step"]
+__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Kernel", "Method", "Step"]
 
 KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
@@ -31,7 +37,7 @@ Emission = tuple[Draws, dict[str, jax.Array]]
 
 
 class Step(NamedTuple):
-    """What `Method.step` gives back.
+    """What `Kernel.step` gives back.
 
     Attributes:
         state: the next state.
@@ -44,6 +50,22 @@ class Step(NamedTuple):
     emission: Emission
     complete: Any = True
     work: Any = 1
+
+
+class Kernel:
+    """Base of what is compiled. Subclasses are frozen dataclasses: a program is looked up by its kernel's value."""
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
+        """The state before the first step."""
+        raise NotImplementedError(f"{type(self).__name__} must have an init")
+
+    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
+        """One iteration, or as much of it as `limit` units of work allow."""
+        raise NotImplementedError(f"{type(self).__name__} must have a step")
+
+    def left(self, state: Any) -> int:
+        """How many steps are left of an iteration under way, where one may take more than a piece."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,34 +112,21 @@ class Method:
         return range(0)
 
     @property
-    def keep(self) -> str:
-        """What is kept of each draw, one of `KEEPS`."""
-        return "all"
-
-    @property
     def start(self) -> str | None:
         """Where chains start, one of `STARTS`; None chooses by the model."""
         return "random"
 
-    @property
-    def linearised(self) -> bool | None:
-        """Whether a network predicts as linearised at the mean of the draws, its coordinates' "mean" in `fitted`."""
-        return False
+    def suited(self, target: Target, data: Data) -> Method:
+        """This method with the options chosen that the user left to the model and its data.
+
+        Raises:
+            ValueError: before anything compiles, if the options don't fit them.
+        """
+        return self
 
     def fixed(self) -> Method:
         """This method with nothing left to choose by temperature or prior, so that runs of a sweep differ in those."""
         return self
-
-    def resolved(self, target: Target, data: Data) -> Method:
-        """This method with the options that follow from the model and its data where the user left them to it."""
-        return self
-
-    def program(self) -> Method:
-        """This method with every option that does not shape its compiled `step` set to one value."""
-        return self
-
-    def check(self, target: Target, data: Data) -> None:
-        """Raise ValueError, before anything compiles, if the options don't fit the data."""
 
     def identity(self, target: Target, data: Data) -> str:
         """A fingerprint of what the user's functions among the options compute; nothing if there are none."""
@@ -138,41 +147,27 @@ class Method:
         """What is wrong with the draws even where they have converged, in a sentence; nothing if they are exact."""
         return ""
 
+    def kernel(self) -> Kernel:
+        """What the driver compiles and runs."""
+        raise NotImplementedError(f"{type(self).__name__} must have a kernel")
+
     def settings(self, target: Target, data: Data) -> Any:
-        """Arrays that follow from model and data, computed once on the host and given to `init`."""
+        """Arrays that follow from options, model and data, computed once on the host and given to the kernel."""
         return None
 
-    @property
-    def fits(self) -> int:
-        """How many fits are made at once, of which the best is kept."""
-        return 1
-
-    def portion(self, data: Any, chain: int) -> Any:
-        """The data of one chain."""
-        return data
-
     def pilot(self) -> Method | None:
-        """A method of one chain with the same program, run first from the start of chain 0; None does without."""
+        """A method of one chain with the same kernel, run first from the start of chain 0; None does without."""
         return None
 
     def tuned(self, settings: Any, state: Any) -> Any:
         """The settings of all chains, from those of the pilot and its last state."""
         return settings
 
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
-        """The state before the first step."""
-        raise NotImplementedError(f"{type(self).__name__} must have an init")
+    def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
+        """Draws and scalars, each with a leading draw axis, from the last state of a method that keeps none.
 
-    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
-        """One iteration, or as much of it as `limit` units of work allow."""
-        raise NotImplementedError(f"{type(self).__name__} must have a step")
-
-    def finish(self, target: Target, data: Data, state: Any) -> Any:
-        """The state that `conclude` and `fitted` are given, from the last one of a method that keeps no draws."""
-        return state
-
-    def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> Emission:
-        """Draws and scalars, each with a leading draw axis, from the finished state of a method that keeps none."""
+        And the state that `fitted` is given.
+        """
         raise NotImplementedError(f"{type(self).__name__} keeps the draws of its iterations")
 
     def fitted(self, state: Any) -> dict[str, np.ndarray]:
@@ -188,10 +183,6 @@ class Method:
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """How it goes, in a few words for the progress bar: by the last piece's scalars and the sums of all so far."""
-        return ""
-
-    def under_way(self, state: Any) -> str:
-        """Where an iteration stands that takes more than one piece, in a few words."""
         return ""
 
     @classmethod

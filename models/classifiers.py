@@ -12,7 +12,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 
 from models.likelihoods import Likelihood, check_targets, scale_of_log_variance
 from models.validation import finite_array, positive_integer
@@ -20,7 +20,7 @@ from models.validation import finite_array, positive_integer
 __all__ = ["Bernoulli", "Categorical", "NoisyLogits"]
 
 
-class _Classifier(Likelihood):
+class LabelLikelihood(Likelihood):
     """What likelihoods of labels have in common."""
 
     outputs = 1
@@ -54,7 +54,7 @@ class _Classifier(Likelihood):
 
     def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
         """Its logarithm."""
-        return _log_softmax(outputs.astype(np.float64))
+        return log_softmax(outputs.astype(np.float64), axis=-1)
 
     def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
         """The log odds of every class but the last, which follows from the others.
@@ -66,14 +66,8 @@ class _Classifier(Likelihood):
         return logs[..., :-1] - np.stack(others, axis=-1)
 
 
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    """By subtracting the largest logit first, so that nothing overflows."""
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-
-
 @dataclass(frozen=True)
-class Categorical(_Classifier):
+class Categorical(LabelLikelihood):
     """Labels 0 .. classes - 1 by the softmax of as many logits.
 
     Attributes:
@@ -97,7 +91,7 @@ class Categorical(_Classifier):
 
 
 @dataclass(frozen=True)
-class Bernoulli(_Classifier):
+class Bernoulli(LabelLikelihood):
     """Labels 0 and 1 by the sigmoid of one logit, that of label 1."""
 
     @property
@@ -121,7 +115,7 @@ class Bernoulli(_Classifier):
 
 
 @dataclass(frozen=True)
-class NoisyLogits(_Classifier):
+class NoisyLogits(LabelLikelihood):
     r"""Labels by the softmax of logits with noise, whose scales are outputs too (Kendall & Gal 2017, equation 12).
 
         p(y | x, w) = E_e softmax(f + sigma * e)_y,   e ~ N(0, I)
@@ -171,7 +165,7 @@ class NoisyLogits(_Classifier):
         total = np.full(logits.shape, -np.inf)
         points = _points(self.classes, self.nodes)
         for point in points:
-            total = np.logaddexp(total, _log_softmax(logits + scale * point))
+            total = np.logaddexp(total, log_softmax(logits + scale * point, axis=-1))
         return total - np.log(len(points))
 
 

@@ -8,13 +8,12 @@ all, and the model stays untouched. Without such a handler, `apply` computes `fu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
-from numpyro.primitives import _PYRO_STACK, apply_stack
 
+from models.effects import ask
 from models.priors import Prior, Site
 
 __all__ = ["ACTIVATIONS", "Batch", "affine", "apply", "dense"]
@@ -39,22 +38,7 @@ def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array)
     The message carries the layer's name, the function, and `(x, *weights)` as its arguments; a handler that sets its
     "value" has answered it. The weights are those sampled at the sites `"<layer>.<kind>"`, in the function's order.
     """
-    if not _PYRO_STACK:
-        return function(x, *weights)
-    message: dict[str, Any] = {
-        "type": "layer",
-        "name": layer,
-        "fn": function,
-        "args": (x, *weights),
-        "kwargs": {},
-        "value": None,
-        "scale": None,
-        "is_observed": False,
-        "cond_indep_stack": [],
-        "infer": {},
-        "stop": False,
-    }
-    return apply_stack(message)["value"]
+    return ask("layer", layer, function, x, *weights)
 
 
 def affine(

@@ -90,7 +90,7 @@ def scale_of_log_variance(log_variance: Array) -> Array:
     return jnp.exp(0.5 * _LOG_VARIANCE * jnp.tanh(log_variance / _LOG_VARIANCE))
 
 
-class _Regression(Likelihood):
+class RealLikelihood(Likelihood):
     """What likelihoods of real targets have in common: a location and a scale per target."""
 
     def check(self, y: Any, rows: int, precision: str = "float32") -> np.ndarray:
@@ -131,7 +131,7 @@ class _Regression(Likelihood):
             numpyro.sample("y", distribution, obs=y)
 
 
-class _Noise(_Regression):
+class _Noise(RealLikelihood):
     """One scale for all rows, known or inferred. Subclasses are records with `scale`, `outputs` and `prior`."""
 
     scale: float | None
@@ -232,7 +232,7 @@ class StudentTNoise(_Noise):
 
 
 @dataclass(frozen=True)
-class HeteroscedasticGaussian(_Regression):
+class HeteroscedasticGaussian(RealLikelihood):
     """Normal noise whose scale is an output too (Kendall & Gal 2017, equation 5, with s = log sigma^2).
 
     The network has two heads per target, mean and log variance, the latter kept within +-20; predictions report mean

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import jax
@@ -24,6 +25,7 @@ _hook = jaxtyping.install_import_hook(
 import data  # noqa: E402 (after the hook)
 import inference  # noqa: E402
 import models  # noqa: E402
+from inference.engine.pace import pace  # noqa: E402
 
 _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
@@ -40,6 +42,13 @@ def _programs_are_let_go():
     if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
         jax.clear_caches()
         gc.collect()
+
+
+@pytest.fixture
+def at_pace() -> Iterator[Callable[..., None]]:
+    """Sets fields of `inference.engine.pace.Pace` for the rest of the test."""
+    with ExitStack() as stack:
+        yield lambda **changes: stack.enter_context(pace(**changes))
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def _ratios(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> tu
     if "guide_log_density" not in statistics:
         return np.zeros(size), "not possible"
     ratios = (statistics["lp"].astype(np.float64) - statistics["guide_log_density"]).ravel()
-    if posterior.method.linearised is not False:  # then lp is the density of the network as it is, not as it predicts
+    if posterior.linearised:  # then lp is the density of the network as it is, not as it predicts
         as_it_is = replace(posterior, method=replace(posterior.method, linearised=False))  # type: ignore[call-arg]
         difference = _log_likelihood(posterior, inputs, targets) - _log_likelihood(as_it_is, inputs, targets)
         ratios = ratios + difference / posterior.temperature

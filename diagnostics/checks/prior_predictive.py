@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+from data.rows import spaced
 
 __all__ = ["PriorCheck", "prior_check", "prior_functions"]
 
@@ -93,7 +94,7 @@ def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, see
     if isinstance(x, Split | tuple):
         x, y = as_pair("prior_check", x)
     inputs, *observed = model.validate(x, y)
-    chosen = np.unique(np.linspace(0, len(inputs) - 1, _ROWS).round().astype(int))
+    chosen = spaced(len(inputs), _ROWS)
     inputs, observed = inputs[chosen], [targets[chosen] for targets in observed]
     try:
         outputs, targets = jax.device_get(_draw(model, draws, jax.random.key(seed), inputs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from data.pairs import as_pair
 from diagnostics.comparisons.distances import Distance, distances
 from diagnostics.convergences.spaces import function_mixing
 from inference import Posterior, Prediction
+from inference.display.tables import Table, with_error
 from inference.results.scores import influences, row_scores, scores_of_rows
 from models import Network
 
@@ -28,23 +29,6 @@ _NAMES = {
 }  # fmt: skip
 _RHAT, _LEAST_DRAWS = 1.05, 4  # of the reference: above the one its chains differ, below the other nothing is known
 _NEAR = 2.0  # spreads of its difference to the floor within which a distance is that of the reference to itself
-
-
-class Table(NamedTuple):
-    """A table as text: what it is, its heading, its rows."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def __str__(self) -> str:
-        every = [self.columns, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in every
-        ]
-        return "\n".join([self.title, *lines])
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,8 +255,7 @@ def _with_error(value: float | None, error: float | None) -> str:
         return ""
     if error is None or not np.isfinite(error) or error == 0:
         return _cell(value)
-    digits = max(0, 1 - int(np.floor(np.log10(error))))
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+    return with_error(value, error)
 
 
 def _cell(value: Any) -> str:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from data.rows import spaced
 from inference import Prediction
 from inference.results.prediction import Classification, Regression
 
@@ -138,7 +139,7 @@ def _draws(prediction: Prediction, space: str, seed: int, least: int) -> Float[n
     likelihood: Any = prediction.likelihood
     if isinstance(prediction, Classification):
         return likelihood.probabilities(prediction.outputs)
-    rows = np.unique(np.linspace(0, len(prediction) - 1, min(_ROWS, len(prediction))).round().astype(int))
+    rows = spaced(len(prediction), _ROWS)
     if not space:
         return likelihood.mean(prediction.outputs[:, :, rows].astype(np.float64))
     times = -(-least // (prediction.outputs.shape[0] * prediction.outputs.shape[1]))
@@ -153,7 +154,7 @@ def _flat(draws: np.ndarray) -> np.ndarray:
 def _thin(draws: np.ndarray, count: int) -> np.ndarray:
     if len(draws) <= count:
         return draws
-    return draws[np.linspace(0, len(draws) - 1, count).round().astype(int)]
+    return draws[spaced(len(draws), count)]
 
 
 def _average(space: str, numbers: list[dict[str, float]]) -> dict[str, Distance]:

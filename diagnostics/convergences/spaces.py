@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from data.rows import spaced
 from diagnostics.convergences.symmetries import Alignment
 from inference import Posterior, mixing
 from inference.results.function_space import function_draws
@@ -190,7 +191,7 @@ def _chosen(posterior: Posterior) -> tuple[dict[str, Int[np.ndarray, " k"]], int
     keep = np.ones(total, bool)
     if total > _SPREAD + _WORST:
         keep[:] = False
-        keep[np.linspace(0, total - 1, _SPREAD).round().astype(int)] = True
+        keep[spaced(total, _SPREAD)] = True
         keep[np.argsort(-np.concatenate(screening), kind="stable")[:_WORST]] = True
     ends = np.cumsum([len(indices) for indices in candidates.values()])[:-1]
     parts = zip(candidates.items(), np.split(keep, ends), strict=True)

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
+from data.rows import spaced
 from inference import Posterior
 from models import Network
 from models.layers import ACTIVATIONS
@@ -75,13 +76,13 @@ class Alignment:
             return {name: posterior.draws[name][place].astype(np.float64) for name in names}
 
         pivot = draw_at(divmod(int(np.argmax(posterior.statistics["lp"])), draws))
-        some = _spaced(draws, -(-_PIVOT_DRAWS // chains))
+        some = spaced(draws, -(-_PIVOT_DRAWS // chains))
         total = {name: np.zeros_like(value) for name, value in pivot.items()}
         for place in product(range(chains), some):
             draw = draw_at(place)
             for name, value in _relabelled(perceptron, draw, _match(perceptron, pivot, draw, odd)).items():
                 total[name] += value / (chains * len(some))
-        kept = _spaced(draws, count)
+        kept = spaced(draws, count)
         found = [_match(perceptron, total, draw_at(place), odd) for place in product(range(chains), kept)]
         order, sign = (
             tuple(np.stack([labels[layer][part] for labels in found]).reshape(chains, len(kept), -1)
@@ -115,11 +116,6 @@ def _layer_and_kind(name: str) -> tuple[str, str]:
     """Of a site; a hierarchical prior draws weights over a scale that units share, at "hidden0.weight.standard"."""
     layer, _, kind = name.removesuffix(".standard").rpartition(".")
     return layer, kind
-
-
-def _spaced(available: int, count: int) -> Int[np.ndarray, " count"]:
-    """Evenly spaced numbers of draws."""
-    return np.unique(np.linspace(0, available - 1, min(count, available)).round().astype(int))
 
 
 def is_odd(activation: Activation) -> bool:

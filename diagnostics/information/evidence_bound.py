@@ -29,13 +29,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpyro.infer.util import unconstrain_fn
 
 from diagnostics.information.estimate import Estimate, average
 from inference import Posterior
 from inference.host.compiling import TRACING
 from inference.target.binding import bind
 from inference.target.density import Data, Target
+from inference.target.unstable import unconstrained
 from models import Network
 
 __all__ = ["Elbo", "elbo"]
@@ -100,7 +100,7 @@ def _without_data(target: Target, data: Data, draws: dict[str, jax.Array]) -> tu
     """Log prior, log-Jacobian, and the tempered log density but for the likelihood, which no row of data is part of."""
 
     def one(draw: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        position = unconstrain_fn(target.model, target.arguments.fill(data.arrays), {}, draw)
+        position = unconstrained(target.model, target.arguments.fill(data.arrays), draw)
         terms = target.terms_at_once(position, data)
         nothing = terms._replace(log_likelihood=jnp.zeros_like(terms.log_likelihood))
         return terms.log_prior, terms.log_jacobian, target.tempered(nothing, data)

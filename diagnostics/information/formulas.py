@@ -19,7 +19,7 @@ from numpyro.distributions import Distribution
 from diagnostics.information.densities import closed_chi_squared, closed_entropy, closed_kl
 from diagnostics.information.estimate import Estimate
 from diagnostics.information.measuring import Measure
-from inference.results.prediction import entropy as entropy_of_rows
+from inference.results.mixture import entropy as entropy_of_rows
 
 __all__ = ["CHI_SQUARED", "CROSS_ENTROPY", "ENTROPY", "KL", "TOTAL_VARIATION"]
 

@@ -32,9 +32,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
 from inference import Prediction
-from inference.results.prediction import Classification, entropy
+from inference.results.mixture import entropy
+from inference.results.prediction import Classification
 from models.validation import finite_array, nonnegative_number
 
 __all__ = ["Mixture", "average", "stacking_weights"]
@@ -96,7 +98,7 @@ class Mixture:
         """What is due to not knowing the architecture."""
         if self.classification:
             return np.maximum(entropy(self.probs) - self._weighted("total"), 0.0)  # rounding can leave -1e-16
-        squares = [w * (part.mean - self.mean) ** 2 for w, part in self._weights_and_parts]  # type: ignore[attr-defined]
+        squares = [w * (part.mean - self.mean) ** 2 for w, part in self._weights_and_parts]
         return np.asarray(sum(squares))
 
     @property
@@ -117,8 +119,7 @@ class Mixture:
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
         """The log density, or log probability, of the mixture at each row's target."""
         terms = np.stack([np.log(w) + part.log_prob(y) for w, part in self._weights_and_parts])
-        highest = terms.max(axis=0)
-        return highest + np.log(np.exp(terms - highest).sum(axis=0))
+        return logsumexp(terms, axis=0)
 
     @property
     def _weights_and_parts(self) -> list[tuple[float, Prediction]]:

@@ -39,6 +39,7 @@ from jaxtyping import Float, Int
 from diagnostics.predictions.averaging import Mixture
 from diagnostics.predictions.uncertainties import disagreement, maximum_probability, variation_ratio
 from inference import Prediction
+from inference.display.tables import Table
 from inference.results.prediction import Classification
 from models.validation import finite_array, fraction, one_of, positive_integer
 
@@ -121,15 +122,13 @@ class Detection:
             [name, *(str(getattr(each, field.name)) for field in fields(each))]
             for name, each in self.separations.items()
         ]
-        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (names, *rows)]
         share = self.outside / (self.inside + self.outside)
         counts = (
             f"{self.inside} points inside, {self.outside} outside; {self.level:.0%} bootstrap intervals; a score that "
             f"says nothing has AUPR-out {share:.3f} and AUPR-in {1 - share:.3f}"
         )
         baseline = ["baseline: 1 - the maximum probability"] if "baseline" in self.separations else []
-        return "\n".join([*lines, *baseline, counts, self.orientation])
+        return "\n".join([str(Table("", names, rows)), *baseline, counts, self.orientation])
 
 
 def out_of_distribution(

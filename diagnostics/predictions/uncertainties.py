@@ -96,7 +96,7 @@ def uncertainty(prediction: Prediction | Mixture, seed: int = 0) -> Uncertainty:
         ValueError: if the noise has no variance, as a Student-t with 2 degrees of freedom or fewer.
     """
     parts = _parts(prediction)
-    split = prediction.total, prediction.epistemic, prediction.aleatoric  # type: ignore[union-attr]
+    split = prediction.total, prediction.epistemic, prediction.aleatoric
     structure = prediction.structure if isinstance(prediction, Mixture) else None
     first = parts[0][1]
     if not isinstance(first, Classification):

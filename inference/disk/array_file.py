@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from data.files import release, sync
+from inference.engine.pace import current_pace
 
 __all__ = ["Column"]
-
-_CHUNK = 4 * 2**20  # bytes: what is read again when a run goes on, and what is lost if one bit flips
 
 
 class Column:
@@ -31,13 +30,13 @@ class Column:
         path: of the file.
         shape: of the whole array, (chain, draw, ...).
         dtype: of its numbers.
-        length: draws per chunk; by default as many as have a few megabytes.
+        length: draws per chunk; None takes as many as `inference.engine.pace` allows.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, length: int | None = None) -> None:
         self.path, self.shape, self.dtype = path, shape, dtype
         self._draw_bytes = math.prod(shape[2:]) * dtype.itemsize
-        self.length = length or max(1, _CHUNK // max(self._draw_bytes, 1))
+        self.length = length or max(1, current_pace().chunk_bytes // max(self._draw_bytes, 1))
         self._digests: list[list[str]] = [[] for _ in range(shape[0])]
         self._open: list[Any] = [hashlib.sha256() for _ in range(shape[0])]
         self._counts = [0] * shape[0]

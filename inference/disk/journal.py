@@ -27,12 +27,12 @@ from inference.disk.array_file import Column
 from inference.disk.manifest import read_manifests, write_manifest
 from inference.disk.state_bytes import packed, packed_size, unpacked
 from inference.engine.ledger import Ledger, Saved, Values, cut
+from inference.engine.pace import current_pace
 from inference.host.telling import tell
 
 __all__ = ["Journal"]
 
-_SHARE = 50  # saving may take one part in so many of the time ...
-_LONGEST = 60.0  # ... unless more than this many seconds would be lost
+_LONGEST = 60.0  # seconds between two saves, whatever share of the time they take
 
 
 class Journal(Ledger):
@@ -47,7 +47,7 @@ class Journal(Ledger):
 
     def __init__(self, folder: Path, every: float = 10.0) -> None:
         super().__init__()
-        self._folder, self._every = folder, every
+        self._folder, self._every, self._share = folder, every, current_pace().saving_share
         self._columns: dict[tuple[str, str], Column] = {}
         self._manifests = read_manifests(folder)
         self._number = max((manifest["number"] for manifest in self._manifests), default=-1) + 1
@@ -151,7 +151,7 @@ class Journal(Ledger):
         write_manifest(self._folder, manifest)
         self._manifests, self._number = [manifest], self._number + 1
         self._saved = time.monotonic()
-        self._pause = max(self._every, min(_SHARE * (self._saved - began), _LONGEST))
+        self._pause = max(self._every, min(self._share * (self._saved - began), _LONGEST))
 
     def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
         """Draws and scalars of some chains, cut to the shortest; they stay on disk until they are looked at."""

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["aligned", "with_error"]
+__all__ = ["Table", "aligned", "with_error"]
+
+
+class Table(NamedTuple):
+    """A table as text: what it is, its heading, its rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __str__(self) -> str:
+        return "\n".join([*([self.title] if self.title else []), *aligned([self.columns, *self.rows])])
 
 
 def with_error(mean: float, error: float, sign: bool = False) -> str:
@@ -20,7 +33,7 @@ def with_error(mean: float, error: float, sign: bool = False) -> str:
     return f"{mean:{plus}.{digits}f} ± {error:.{digits}f}"
 
 
-def aligned(rows: list[list[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -6,9 +6,8 @@ can be saved.
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ import numpy as np
 from inference.engine import programs
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger, Saved, Values
+from inference.engine.stage import Stage
 from inference.methods import Emission, Method
 from inference.results.running_averages import Average
-from inference.target.density import Data, Position, Target
+from inference.target.density import Data, Target
 
 __all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
-
-_PIECE_SECONDS = 0.25  # a piece's aim: short enough to stop and to show progress, long enough to cost nothing
 
 
 class Piece(NamedTuple):
@@ -91,14 +89,14 @@ class Chain:
                 )
         return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
 
-    def go_on(self, piece: Piece) -> int:
-        """Go on from the end of a piece; the number of its first iteration."""
+    def go_on(self, piece: Piece, seconds: float) -> int:
+        """Go on from the end of a piece, with one that takes about `seconds`; the number of its first iteration."""
         first = self.done
         self.state, self.done = piece.state, self.done + piece.iterations
-        self._work = int(np.clip(piece.pace * _PIECE_SECONDS, 1, 2**30))
+        self._work = int(np.clip(piece.pace * seconds, 1, 2**30))
         return first
 
-    def take(self, first: int, piece: Piece, method: Method, data: Data, ledger: Ledger, keeping: Keeping) -> str:
+    def take(self, first: int, piece: Piece, method: Method, ledger: Ledger, keeping: Keeping) -> str:
         """Take in what a piece has emitted, of which this was the first iteration, and say how it goes."""
         iterations = range(first, first + piece.iterations)
         keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
@@ -113,41 +111,36 @@ class Chain:
         shown = kept if self._keeping else piece.info
         for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
             self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
-        self.gradients += method.gradients(piece.info, data)
+        self.gradients += method.gradients(piece.info, self.data)
+        left = method.kernel().left(piece.state)
         stage = "" if self._keeping else "warming up"
         status = method.status(shown, self._sums) if self._sums["count"] else ""
-        return ", ".join(words for words in (stage, status, method.under_way(piece.state)) if words)
+        return ", ".join(words for words in (stage, status, f"{left} steps left" if left else "") if words)
 
 
-def begin_chains(
-    method: Method,
-    target: Target,
-    on_device: dict[Any, Data],
-    key: jax.Array,
-    starts: list[Position],
-    settings: Any,
-    ledger: Ledger,
-    keeping: Keeping,
-) -> tuple[list[Chain], Emission]:
+def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[list[Chain], Emission]:
     """The chains, each at its start or where the ledger has it, and the shapes of what an iteration emits."""
-    program, first = method.program(), method.portion(next(iter(on_device.values())), 0)
-    begin = partial(programs.begin, program, target)
-    saved = ledger.restore(len(starts), partial(saved_shapes, method, target, first, starts[0], key, settings, keeping))
-    chains = []
-    for i, (each, device) in enumerate(zip(saved, itertools.cycle(on_device), strict=False)):
-        data = method.portion(on_device[device], i)
-        if each is None:
-            start = jax.device_put(starts[i], device)
-            state, last_key = begin(data, start, jax.random.fold_in(key, i), settings)
-            chains.append(Chain(i, device, data, state, last_key, None))
+    method, target, keeping = stage.method, stage.target, stage.keeping
+    kernel = method.kernel()
+    form = partial(saved_shapes, method, target, stage.data[0], stage.starts[0], stage.key, stage.settings, keeping)
+    chains, placed = [], dict[Any, Data]()
+    for i, saved in enumerate(ledger.restore(len(stage.starts), form)):
+        device = devices[i % len(devices)]
+        place = id(stage.data[i]), device
+        if place not in placed:  # chains on one device share what they share
+            placed[place] = jax.device_put(stage.data[i], device)
+        if saved is None:
+            start, key = jax.device_put(stage.starts[i], device), jax.random.fold_in(stage.key, i)
+            state, last_key = programs.begin(kernel, target, placed[place], start, key, stage.settings)
+            chains.append(Chain(i, device, placed[place], state, last_key, None))
         else:
-            state, last_key = jax.device_put(each.arrays[:2], device)
-            rest = each.arrays[2], each.done, each.gradients, each.stopped
-            chains.append(Chain(i, device, data, state, last_key, *rest))
-    draw, info = emission = programs.emission(program, target, first, chains[0].state)
+            state, last_key = jax.device_put(saved.arrays[:2], device)
+            rest = saved.arrays[2], saved.done, saved.gradients, saved.stopped
+            chains.append(Chain(i, device, placed[place], state, last_key, *rest))
+    draw, info = emission = programs.emission(kernel, target, chains[0].data, chains[0].state)
     example = _example(draw)
     sites, functions = ({name: values[0] for name, values in group.items()} for group in keeping(example))
-    ledger.begin(len(starts), len(method.kept) or method.iterations, (sites, info | functions))
+    ledger.begin(len(chains), len(method.kept) or method.iterations, (sites, info | functions))
     nothing = keeping.begin(example)
     for chain in chains:
         chain.average = chain.average or nothing
@@ -158,7 +151,7 @@ def saved_shapes(
     method: Method, target: Target, data: Data, start: Any, key: Any, settings: Any, keeping: Keeping
 ) -> tuple[Any, Any, Average | None]:
     """The form of what is saved of a chain: its state, its last key and its average."""
-    (state, last_key), (draw, _) = programs.shapes(method.program(), target, data, start, key, settings)
+    (state, last_key), (draw, _) = programs.shapes(method.kernel(), target, data, start, key, settings)
     return state, last_key, keeping.begin(_example(draw))
 
 

@@ -1,4 +1,4 @@
-"""The compiled programs that every method shares: functions of (frozen method and target, shapes), compiled once.
+"""The compiled programs that every method shares: functions of (kernel, target and shapes), compiled once.
 
 Data, keys, states and numbers of iterations are arguments; nothing is closed over. So a second run with the same shapes
 compiles nothing, and a piece of any length is the same program. A program that runs once per chain is compiled in a
@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from inference.host.compiling import in_a_hurry
-from inference.methods import Emission, Method
+from inference.methods import Emission, Kernel, Method
 from inference.target.density import Data, Position, Target
 
 __all__ = [
@@ -43,18 +43,18 @@ def find_start(
     return target.start(key, data, how, held)
 
 
-@in_a_hurry(static_argnames=("method", "target"))
+@in_a_hurry(static_argnames=("kernel", "target"))
 def begin(
-    method: Method, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
+    kernel: Kernel, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
 ) -> tuple[Any, jax.Array]:
     """A chain's first state, and the key for its conclusion."""
-    method_key, last_key = jax.random.split(key)
-    return method.init(target, data, position, method_key, settings), last_key
+    kernel_key, last_key = jax.random.split(key)
+    return kernel.init(target, data, position, kernel_key, settings), last_key
 
 
-@partial(jax.jit, static_argnames=("method", "target"))
+@partial(jax.jit, static_argnames=("kernel", "target"))
 def advance(
-    method: Method, target: Target, data: Data, buffers: Emission, state: Any, count: jax.Array, work: jax.Array
+    kernel: Kernel, target: Target, buffers: Emission, data: Data, state: Any, count: jax.Array, work: jax.Array
 ) -> tuple[jax.Array, jax.Array, Any, Emission]:
     """Up to `count` iterations and `work` units of work; how many of each were made, and what the iterations emitted.
 
@@ -67,7 +67,7 @@ def advance(
 
     def body(carry: tuple[jax.Array, jax.Array, Any, Any]) -> tuple[jax.Array, jax.Array, Any, Any]:
         done, worked, state, buffers = carry
-        step = method.step(target, data, state, work - worked)
+        step = kernel.step(target, data, state, work - worked)
         buffers = jax.tree.map(partial(_write, done), buffers, step.emission)
         return done + jnp.int32(step.complete), worked + jnp.int32(step.work), step.state, buffers
 
@@ -89,15 +89,14 @@ def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("method", "target"))
 def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
-    """What a method makes of a chain's last state, and that state when it is finished."""
-    state = method.finish(target, data, state)
-    return method.conclude(target, data, state, key), state
+    """What a method makes of a chain's last state, and that state when it is concluded."""
+    return method.conclude(target, data, state, key)
 
 
 def conclusions(
     method: Method, target: Target, ends: list[tuple[Any, Any, jax.Array]]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Any]]:
-    """Draws and scalars, (chain, draw, ...), and finished states, of the chains' data, last states and keys."""
+    """Draws and scalars, (chain, draw, ...), and concluded states, of the chains' data, last states and keys."""
     emissions, states = zip(*(conclude(method, target, *end) for end in ends), strict=True)
     emissions = jax.device_get(emissions)
     draws, statistics = (
@@ -106,20 +105,20 @@ def conclusions(
     return draws, statistics, list(states)
 
 
-def emission(program: Method, target: Target, data: Data, state: Any) -> Emission:
+def emission(kernel: Kernel, target: Target, data: Data, state: Any) -> Emission:
     """The shapes of what one iteration emits; nothing is computed."""
-    return jax.eval_shape(partial(program.step, target), data, state, np.int32(1)).emission
+    return jax.eval_shape(partial(kernel.step, target), data, state, np.int32(1)).emission
 
 
 def shapes(
-    program: Method, target: Target, data: Data, position: Any, key: Any, settings: Any
+    kernel: Kernel, target: Target, data: Data, position: Any, key: Any, settings: Any
 ) -> tuple[tuple[Any, Any], Emission]:
     """The shapes of a chain's first state and last key, and of what one iteration emits; nothing is computed."""
 
     def both(data: Data, position: Position, key: jax.Array, settings: Any) -> Any:
-        method_key, last_key = jax.random.split(key)
-        state = program.init(target, data, position, method_key, settings)
-        return (state, last_key), program.step(target, data, state, jnp.int32(1)).emission
+        kernel_key, last_key = jax.random.split(key)
+        state = kernel.init(target, data, position, kernel_key, settings)
+        return (state, last_key), kernel.step(target, data, state, jnp.int32(1)).emission
 
     return jax.eval_shape(both, data, position, key, settings)
 

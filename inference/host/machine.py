@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Cost", "available_memory", "peak_memory"]
+__all__ = ["Cost", "available_memory", "cores", "peak_memory"]
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container, by version
 
@@ -43,6 +43,11 @@ class Cost:
             self.gradients + other.gradients,
             max(self.peak_memory, other.peak_memory),
         )
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory() -> int:

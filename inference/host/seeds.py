@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import jax
@@ -9,7 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax.random import key_impl
 
-__all__ = ["as_key", "plain_seed"]
+__all__ = ["Stream", "as_key", "plain_seed"]
+
+
+class Stream(IntEnum):
+    """What is folded into the key of a run, or of one fit, for each of its purposes.
+
+    Chains fold in their own numbers, 0, 1, 2 and so on, so the purposes of a run have numbers that no chain has.
+    """
+
+    STARTS = 2**30
+    PILOT = 2**30 + 1
+    PREDICTIONS = 2**31
+    CONCLUSION = 1  # of one of several fits, whose key is its own: its steps use the key itself
 
 
 def plain_seed(seed: Any) -> int | tuple[int, ...]:

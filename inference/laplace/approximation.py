@@ -41,13 +41,13 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Laplace as DoubleExponential
 
 from inference.host.machine import available_memory
-from inference.laplace.evidence import Scales, has_scales, scaled_by_evidence
+from inference.laplace.ascent import Ascent
+from inference.laplace.evidence import has_scales, scaled_by_evidence
 from inference.laplace.gauss_newton import residuals
 from inference.laplace.mode import Mode, Modes, Surface
-from inference.methods import Emission, Step
+from inference.methods import Emission
 from inference.optimisation.optimiser import Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, latent_sites
-from inference.target.minibatches import Minibatch
 from models import Network
 from models.distributions import single
 from models.validation import one_of, positive_integer
@@ -56,9 +56,6 @@ __all__ = ["Laplace"]
 
 _STRUCTURES = ("full", "diagonal", "last_layer")
 _WAYS = ("given", "evidence")
-# By the evidence: how often, and between which shares of the steps. Early, because a network that has taken the noise
-# to where all its weights seem determined stays there.
-_UPDATES, _FIRST, _LAST = 44, 0.02, 0.9
 _COPIES = 3  # of a full matrix: the curvature, its factor, and one to work on; of the draws: one is being moved
 _FAR = 0.5  # of the decrement, in standard deviations: predictions would be off by as much of their own
 
@@ -118,22 +115,21 @@ class Laplace(Optimisation):
         """With the hyperparameters as given, if they are left open."""
         return replace(self, hyperparameters="given") if self.hyperparameters is None else self
 
-    def resolved(self, target: Target, data: Data) -> Laplace:
+    def objective(self) -> Ascent:
+        """The way to the mode."""
+        return Ascent(self.structure if self.hyperparameters == "evidence" else None, self.steps)
+
+    def suited(self, target: Target, data: Data) -> Laplace:
         """With the hyperparameters that suit the model, if they are left open."""
-        if self.hyperparameters is not None:
-            return self
+        super().suited(target, data)
         suits = self.structure == "full" and self.patience is None and data.temperature == 1
-        way = "evidence" if suits and has_scales(target, data) else "given"
-        return replace(self, hyperparameters=way)
+        way = self.hyperparameters or ("evidence" if suits and has_scales(target, data) else "given")
+        chosen = replace(self, hyperparameters=way)
+        chosen._check(target, data)
+        return chosen
 
-    def program(self) -> Laplace:
-        """What is drawn in the end does not shape the steps; the structure only if the prior follows from it."""
-        structure = self.structure if self.hyperparameters == "evidence" else "diagonal"
-        return replace(self, draws=1, linearised=None, structure=structure)
-
-    def check(self, target: Target, data: Data) -> None:
+    def _check(self, target: Target, data: Data) -> None:
         """The matrix must fit into memory, and the information of the observations must be known."""
-        super().check(target, data)
         network = isinstance(target.model, Network)
         if not network and (self.structure == "last_layer" or self.linearised):
             option = 'structure="last_layer"' if self.structure == "last_layer" else "linearised=True"
@@ -165,49 +161,11 @@ class Laplace(Optimisation):
             'hyperparameters="given", or use structure="full"',
         )
 
-    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode | Modes:
-        """The start, with the prior as given; twice, if the evidence may choose another."""
-        mode = Mode(position, Scales.as_given(position))
-        return Modes(mode, mode) if self.hyperparameters == "evidence" else mode
-
-    def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Mode | Modes, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Minus the log density of the unconstrained position, or of both; shown is that of the one found."""
-
-        def loss(mode: Mode) -> jax.Array:
-            terms = target.estimate(mode.position, data, batch.rows)
-            change = self._surface(target, data).change(mode, noise=True)
-            return -target.tempered(terms, data) - terms.log_jacobian - change
-
-        if isinstance(parameters, Mode):
-            return loss(parameters), {}
-        found = loss(parameters.found)
-        return loss(parameters.given) + found, {"loss": found}
-
-    def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
-        """One step towards the mode and, now and then, one of the hyperparameters."""
-        step = super().step(target, data, state, limit)
-        if self.hyperparameters != "evidence":
-            return step
-        every = max(round((_LAST - _FIRST) * self.steps / _UPDATES), 1)
-        since = step.state.iteration - round(_FIRST * self.steps)
-        due = (since >= 0) & (since % every == 0) & (since < _UPDATES * every)
-        surface, modes = self._surface(target, data), step.state.parameters
-        found = lax.cond(due, surface.with_evidence, lambda mode: mode, modes.found)
-        return step._replace(state=step.state._replace(parameters=modes._replace(found=found)))
-
-    def finish(self, target: Target, data: Data, state: OptimisationState) -> OptimisationState:
-        """Newton's steps from where the optimiser ended and, of two modes, the one with the higher evidence."""
-        surface, parameters = self._surface(target, data), state.parameters
-        if self.structure == "diagonal":
-            return state._replace(parameters=parameters.found if isinstance(parameters, Modes) else parameters)
-        mode = surface.best(parameters) if isinstance(parameters, Modes) else surface.climbed(parameters)
-        return state._replace(parameters=mode)
-
-    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+    def conclude(
+        self, target: Target, data: Data, state: OptimisationState, key: jax.Array
+    ) -> tuple[Emission, OptimisationState]:
         """Independent draws, with both log densities, the log evidence (NaN if tempered) and Newton's decrement."""
-        surface, mode = self._surface(target, data), state.parameters
+        surface, mode = self._surface(target, data), self._mode(target, data, state.parameters)
         chosen, rest = surface.parts(mode.position)
         flat, unravel = ravel_pytree(chosen)
         evidence, factor = surface.log_evidence(mode)
@@ -229,7 +187,14 @@ class Laplace(Optimisation):
                 statistics["guide_log_density"] = -log_volume - 0.5 * jnp.sum(jnp.square(noise))
             return target.constrain(position, data), statistics
 
-        return lax.map(one, jax.random.split(key, self.draws))
+        return lax.map(one, jax.random.split(key, self.draws)), state._replace(parameters=mode)
+
+    def _mode(self, target: Target, data: Data, parameters: Mode | Modes) -> Mode:
+        """Newton's steps from where the optimiser ended and, of two modes, the one with the higher evidence."""
+        surface = self._surface(target, data)
+        if self.structure == "diagonal":
+            return parameters.found if isinstance(parameters, Modes) else parameters
+        return surface.best(parameters) if isinstance(parameters, Modes) else surface.climbed(parameters)
 
     def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
         """The mode, and the factor of the prior's standard deviations."""

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -33,11 +32,10 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import lax
 from jax.flatten_util import ravel_pytree
-from jax.interpreters.ad import JVPTracer
 from numpyro import handlers
-from numpyro.infer.util import _unconstrain_reparam
 
 from inference.target.density import Data, Position, Target
+from inference.target.unstable import at_position, carries_a_derivative, jacobian_sites, mask_of
 from models import Network
 from models.distributions import single
 
@@ -52,7 +50,7 @@ def residuals(target: Target, position: Position, data: Data) -> jax.Array:
     Raises:
         ValueError: if an observation's distribution is not one of those above.
     """
-    jacobians = {f"_{name}_log_det" for name in position}
+    jacobians = jacobian_sites(position)
     found = []
     for name, site in _trace(target, position, data).items():
         if site["type"] == "sample" and site["is_observed"] and name not in jacobians:
@@ -170,7 +168,7 @@ def separable(target: Target, data: Data, position: Position) -> bool:
         for name, site in _trace(target, position, data).items():
             if name in position:
                 one = single(site["fn"])
-                depends = any(isinstance(leaf, JVPTracer) for leaf in jax.tree.leaves(one))
+                depends = any(carries_a_derivative(leaf) for leaf in jax.tree.leaves(one))
                 found.append(not one.event_shape and not depends)
         return jnp.zeros(())
 
@@ -181,8 +179,8 @@ def separable(target: Target, data: Data, position: Position) -> bool:
 def _trace(target: Target, position: Position, data: Data) -> dict[str, Any]:
     """The model run once at a position."""
     data = data.in_precision_of(position)
-    substituted = handlers.substitute(target.model, substitute_fn=partial(_unconstrain_reparam, position))
-    return handlers.trace(handlers.seed(substituted, rng_seed=0)).get_trace(*target.arguments.fill(data.arrays))
+    model = handlers.seed(at_position(target.model, position), rng_seed=0)
+    return handlers.trace(model).get_trace(*target.arguments.fill(data.arrays))
 
 
 def _roots(name: str, fn: Any) -> list[jax.Array]:
@@ -194,7 +192,7 @@ def _roots(name: str, fn: Any) -> list[jax.Array]:
         return _roots(name, fn.base_dist)
     if isinstance(fn, dist.MaskedDistribution):
         roots = _roots(name, fn.base_dist)
-        return [jnp.where(_beside(root, fn._mask, fn.batch_shape), root, 0.0) for root in roots]
+        return [jnp.where(_beside(root, mask_of(fn), fn.batch_shape), root, 0.0) for root in roots]
     if isinstance(fn, dist.ExpandedDistribution):
         inner = len(fn.base_dist.batch_shape)
         return [jnp.broadcast_to(root, fn.batch_shape + root.shape[inner:]) for root in _roots(name, fn.base_dist)]

@@ -44,17 +44,16 @@ from jax.scipy.special import ndtr
 from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
 from inference.mcmc.hmc_adaptation import Adaptation, Settings
 from inference.mcmc.leapfrog import Path, kinetic, land, launch, leapfrog
-from inference.mcmc.trajectory_sampler import TrajectorySampler
+from inference.mcmc.trajectory_sampler import TrajectoryKernel, TrajectorySampler
 from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
-from inference.target.trees import standard_normal
+from inference.target.trees import choose, standard_normal
 from models.validation import fraction, one_of, positive_integer, positive_number
 
-__all__ = ["HMC", "HMCState"]
+__all__ = ["HMC", "HMCKernel", "HMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
 _ADAPTING_STEPS = 2000  # of a trajectory while the step is sought: enough to see the energy error, and no runaway
-_STUCK = 0.1  # acceptance below which a chain hardly moves
 _NOISE_EVERY = 16  # iterations: a float64 evaluation now and then costs nothing
 _MOST_STEPS = 2**30  # what a counter holds
 _ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
@@ -84,6 +83,110 @@ class HMCState(NamedTuple):
     noise: jax.Array
     iteration: jax.Array
     key: jax.Array
+
+
+@dataclass(frozen=True)
+class HMCKernel(TrajectoryKernel):
+    """A trajectory and the decision at its end.
+
+    Attributes:
+        jitter: see `HMC`.
+        target_acceptance: what the adaptation of the step size aims at.
+        mass: whether the pilot collects the moments of its draws, "diagonal", or not, "prior".
+    """
+
+    jitter: float
+    target_acceptance: float
+    mass: str
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
+        """At rest at a position."""
+        gradient = jax.grad(target.log_density)(position, data)
+        rest = jax.tree.map(jnp.zeros_like, position)
+        step_size = jnp.asarray(settings.step_size)
+        path = launch(position, gradient, rest, settings.scale, step_size, jnp.int32(0), jnp.zeros_like(step_size))
+        adaptation = Adaptation.begin(settings, position, self.mass)
+        log_density = target.exact_log_density(position, data)
+        noise = jnp.zeros((), settings.step_size.dtype)
+        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
+
+    def launch(self, state: HMCState) -> Path:
+        """Draw what the iteration needs, a momentum and two uniform numbers, and make the first half kick."""
+        zero = jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        momentum, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
+        settings = state.adaptation.settings
+        length = settings.length
+        if self.jitter:
+            length = length * (1 + self.jitter * (2 * for_length - 1))
+        count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
+        step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
+        steps = jnp.minimum(count, jnp.where(settings.adapts(state.iteration), _ADAPTING_STEPS, _MOST_STEPS)).astype(
+            jnp.int32
+        )
+        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
+
+    def move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
+        """One leapfrog step."""
+        return leapfrog(target, data, state.adaptation.settings.scale, path)
+
+    def arrive(
+        self, target: Target, data: Data, state: HMCState, complete: jax.Array
+    ) -> tuple[HMCState, dict[str, jax.Array]]:
+        """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
+        path, settings = state.path, state.adaptation.settings
+        momentum = land(path, settings.scale)
+        measure = complete & (state.iteration % _NOISE_EVERY == 0)
+        new_log_density, nearby = self._exact(target, data, (path.position, stretched(state.position)), 1 + measure)
+        noise = energy_noise(state.position, state.gradient, state.log_density, nearby)
+        noise = jnp.where(measure, noise, state.noise)
+        with jax.enable_x64(True):
+            energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
+            error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            accepted = complete & (path.uniform < probability)
+            log_density = jnp.where(accepted, new_log_density, state.log_density)
+            statistics = {
+                "acceptance_rate": probability,
+                "accepted": accepted,
+                "diverging": error > _DIVERGENT,
+                "energy": jnp.where(accepted, new_energy, energy),
+                "energy_error": error,
+                "lp": log_density,
+                "n_steps": path.steps,
+                "step_size": path.step_size,
+            }
+        here, there = (state.position, state.gradient), (path.position, path.gradient)
+        position, gradient = choose(accepted, there, here)
+        statistics["energy_noise"] = noise
+        adaptation = lax.cond(
+            complete & settings.adapts(state.iteration),
+            lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
+            lambda: state.adaptation,
+        )
+        iteration = state.iteration + complete.astype(jnp.int32)
+        halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
+        halvings = jnp.where((iteration < settings.warmup) & ~settings.seeking, halvings, 0)
+        state = HMCState(position, gradient, log_density, path, halvings, adaptation, noise, iteration, state.key)
+        return state, statistics
+
+    def _exact(
+        self, target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        """The log density in float64 at the first `count` of some positions, by one loop that compiles it once."""
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+
+        def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
+            value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
+            with jax.enable_x64(True):
+                return values.at[i].set(value)
+
+        with jax.enable_x64(True):
+            nothing = jnp.zeros(len(positions), jnp.float64)
+        values = lax.fori_loop(0, count, evaluate, nothing)
+        with jax.enable_x64(True):
+            return tuple(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,12 +236,9 @@ class HMC(TrajectorySampler):
             raise ValueError(f"hmc: jitter must be from 0 to below 1, got {self.jitter!r}")
         one_of("hmc: mass", self.mass, ("prior", "diagonal"))
 
-    def program(self) -> HMC:
-        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
-        return replace(
-            self, chains=1, draws=1, warmup=0, thin=1, tuning=10, start=None, until=None, keep="all",
-            trajectory_length="prior", step_size=None,
-        )  # fmt: skip
+    def kernel(self) -> HMCKernel:
+        """Lengths, step sizes and numbers of iterations are arrays of the settings; the rest shapes the program."""
+        return HMCKernel(float(self.jitter), self.target_acceptance, self.mass)
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Scales, length and the first step size, from the prior."""
@@ -163,110 +263,10 @@ class HMC(TrajectorySampler):
         """What the pilot found."""
         return settings.found(state.adaptation, self.step_size).of_chains(self.warmup, self.step_size)
 
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
-        """At rest at a position."""
-        gradient = jax.grad(target.log_density)(position, data)
-        rest = jax.tree.map(jnp.zeros_like, position)
-        step_size = jnp.asarray(settings.step_size)
-        path = launch(position, gradient, rest, settings.scale, step_size, jnp.int32(0), jnp.zeros_like(step_size))
-        adaptation = Adaptation.begin(settings, position, self.mass)
-        log_density = target.exact_log_density(position, data)
-        noise = jnp.zeros((), settings.step_size.dtype)
-        return HMCState(position, gradient, log_density, path, jnp.int32(0), adaptation, noise, jnp.int32(0), key)
-
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
         """Energies with too much rounding in them, and chains that hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
         found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
-        accepted = statistics["acceptance_rate"].mean(axis=1)
-        stuck = [str(chain) for chain, rate in zip(chains, accepted, strict=True) if rate < _STUCK]
-        if stuck:
-            found += (
-                f"hmc: chain{'s' * (len(stuck) > 1)} {', '.join(stuck)} accepted less than {_STUCK:.0%} of "
-                "the proposals: they are in a narrower part of the posterior than the step was tuned for; use a larger "
-                "target_acceptance or a smaller step_size, or another start",
-            )
-        return found
-
-    def _launch(self, state: HMCState) -> Path:
-        """Draw what the iteration needs, a momentum and two uniform numbers, and make the first half kick."""
-        zero = jnp.zeros((), state.path.step_size.dtype)
-        key = jax.random.fold_in(state.key, state.iteration)
-        momentum, *others = standard_normal(key, (state.position, zero, zero))
-        for_length, for_acceptance = (ndtr(number) for number in others)
-        settings = state.adaptation.settings
-        length = settings.length
-        if self.jitter:
-            length = length * (1 + self.jitter * (2 * for_length - 1))
-        count = jnp.maximum(jnp.ceil(length / settings.step_size * (1 - _ROUNDING)), 1)
-        step_size = length / count * 0.5 ** state.halvings.astype(length.dtype)
-        steps = jnp.minimum(count, jnp.where(settings.adapts(state.iteration), _ADAPTING_STEPS, _MOST_STEPS)).astype(
-            jnp.int32
-        )
-        return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
-
-    def _move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
-        """One leapfrog step."""
-        return leapfrog(target, data, state.adaptation.settings.scale, path)
-
-    def _arrive(
-        self, target: Target, data: Data, state: HMCState, complete: jax.Array
-    ) -> tuple[HMCState, dict[str, jax.Array]]:
-        """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
-        path, settings = state.path, state.adaptation.settings
-        momentum = land(path, settings.scale)
-        measure = complete & (state.iteration % _NOISE_EVERY == 0)
-        new_log_density, nearby = self._exact(target, data, (path.position, stretched(state.position)), 1 + measure)
-        noise = energy_noise(state.position, state.gradient, state.log_density, nearby)
-        noise = jnp.where(measure, noise, state.noise)
-        with jax.enable_x64(True):
-            energy, new_energy = path.kinetic - state.log_density, kinetic(momentum) - new_log_density
-            error = jnp.where(jnp.isfinite(new_energy), new_energy - energy, jnp.inf)
-            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
-            accepted = complete & (path.uniform < probability)
-            log_density = jnp.where(accepted, new_log_density, state.log_density)
-            statistics = {
-                "acceptance_rate": probability,
-                "accepted": accepted,
-                "diverging": error > _DIVERGENT,
-                "energy": jnp.where(accepted, new_energy, energy),
-                "energy_error": error,
-                "lp": log_density,
-                "n_steps": path.steps,
-                "step_size": path.step_size,
-            }
-        position, gradient = jax.tree.map(
-            lambda new, old: jnp.where(accepted, new, old),
-            (path.position, path.gradient),
-            (state.position, state.gradient),
-        )
-        statistics["energy_noise"] = noise
-        adaptation = lax.cond(
-            complete & settings.adapts(state.iteration),
-            lambda: state.adaptation.after(state.iteration, probability, position, self.target_acceptance),
-            lambda: state.adaptation,
-        )
-        iteration = state.iteration + complete.astype(jnp.int32)
-        halvings = jnp.maximum(state.halvings + jnp.where(accepted, -1, 1) * complete, 0)
-        halvings = jnp.where((iteration < settings.warmup) & ~settings.seeking, halvings, 0)
-        state = HMCState(position, gradient, log_density, path, halvings, adaptation, noise, iteration, state.key)
-        return state, statistics
-
-    def _exact(
-        self, target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
-    ) -> tuple[jax.Array, ...]:
-        """The log density in float64 at the first `count` of some positions, by one loop that compiles it once."""
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
-
-        def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
-            value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
-            with jax.enable_x64(True):
-                return values.at[i].set(value)
-
-        with jax.enable_x64(True):
-            nothing = jnp.zeros(len(positions), jnp.float64)
-        values = lax.fori_loop(0, count, evaluate, nothing)
-        with jax.enable_x64(True):
-            return tuple(values)
+        return found + self._stuck(statistics, chains)

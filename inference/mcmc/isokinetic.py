@@ -36,7 +36,7 @@ from jax import lax
 
 from inference.target.density import Data, Position, Target
 
-__all__ = ["Path", "isokinetic", "kick", "refreshed"]
+__all__ = ["Path", "isokinetic", "kick", "no_energy", "refreshed"]
 
 _OUTER = 0.1931833275037836  # McLachlan's b, which makes the error of a step least
 _BACK = 1e-12  # a direction straight against the force turns after all, as the next rounding would have it
@@ -66,6 +66,12 @@ class Path(NamedTuple):
     uniform: jax.Array
     steps: jax.Array
     left: jax.Array
+
+
+def no_energy() -> jax.Array:
+    """The change of the kinetic energy before the first step."""
+    with jax.enable_x64(True):
+        return jnp.zeros((), jnp.float64)
 
 
 def isokinetic(target: Target, data: Data, scale: Position, path: Path) -> Path:

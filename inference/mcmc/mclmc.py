@@ -31,7 +31,7 @@ References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -40,18 +40,17 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import ndtr
 
-from inference.mcmc.isokinetic import Path, isokinetic, refreshed
+from inference.mcmc.isokinetic import Path, isokinetic, no_energy, refreshed
 from inference.mcmc.mclmc_warmup import Geometry, Tuning
-from inference.mcmc.trajectory_sampler import TrajectorySampler
+from inference.mcmc.trajectory_sampler import TrajectoryKernel, TrajectorySampler
 from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
-from inference.target.trees import standard_normal
+from inference.target.trees import choose, standard_normal
 from models.validation import fraction, one_of, positive_integer, positive_number
 
-__all__ = ["MCLMC", "MCLMCState"]
+__all__ = ["MCLMC", "MCLMCKernel", "MCLMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error, as for HMC
-_STUCK = 0.1  # acceptance below which a chain hardly moves
 _TAKEN_BACK = 1000.0  # times the wanted squared error: the step was more than 3 times too long
 _ROUGH = 30.0  # times the wanted energy variance, of e^6: the step is 1.8 times as long; a network's tails make 10
 _LEAST_WARMUP = 40  # iterations in which anything can be found
@@ -79,6 +78,101 @@ class MCLMCState(NamedTuple):
     tuning: Tuning
     iteration: jax.Array
     key: jax.Array
+
+
+@dataclass(frozen=True)
+class MCLMCKernel(TrajectoryKernel):
+    """A step, or a trajectory, and what becomes of its end.
+
+    Attributes:
+        adjusted: see `MCLMC`.
+        energy_variance: what the unadjusted sampler's step size aims at.
+        target_acceptance: what the adjusted sampler's step size aims at.
+        mass: see `MCLMC`.
+    """
+
+    adjusted: bool
+    energy_variance: float
+    target_acceptance: float
+    mass: str
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
+        """At rest at a position, without a direction."""
+        value, gradient = jax.value_and_grad(target.log_density)(position, data)
+        rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
+        log_density = target.exact_log_density(position, data)
+        nothing = jnp.int32(0)
+        path = Path(
+            position, rest, gradient, value, no_energy(), step_size, jnp.zeros_like(step_size), nothing, nothing
+        )
+        tuning = Tuning.begin(settings, position)
+        return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
+
+    def launch(self, state: MCLMCState) -> Path:
+        """Draw what the iteration needs: a direction, or a change of it, and two uniform numbers."""
+        geometry, zero = state.tuning.geometry, jnp.zeros((), state.path.step_size.dtype)
+        key = jax.random.fold_in(state.key, state.iteration)
+        noise, *others = standard_normal(key, (state.position, zero, zero))
+        for_length, for_acceptance = (ndtr(number) for number in others)
+        before = jax.tree.map(jnp.zeros_like, noise) if self.adjusted else state.path.direction
+        steps = jnp.int32(1)
+        if self.adjusted:
+            most = jnp.where(state.tuning.adapting(state.iteration), _WARMUP_STEPS, 2**30)
+            steps = jnp.clip(jnp.ceil(2 * for_length * geometry.length / geometry.step_size), 1, most).astype(jnp.int32)
+        return state.path._replace(
+            position=state.position, gradient=state.gradient, kinetic=no_energy(), step_size=geometry.step_size,
+            direction=refreshed(before, noise, geometry.step_size, geometry.length), uniform=for_acceptance,
+            steps=steps, left=steps,
+        )  # fmt: skip
+
+    def move(self, target: Target, data: Data, state: MCLMCState, path: Path) -> Path:
+        """One isokinetic step."""
+        return isokinetic(target, data, state.tuning.geometry.scale, path)
+
+    def arrive(
+        self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
+    ) -> tuple[MCLMCState, dict[str, jax.Array]]:
+        """Go to the end of a trajectory or stay; stay as well while there are steps left."""
+        path, tuning, iteration = state.path, state.tuning, state.iteration
+        adapting = tuning.adapting(iteration)
+        with jax.enable_x64(True):
+            plain = path.log_density.astype(jnp.float64)
+        judged = complete if self.adjusted else complete & adapting
+        log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
+        unknowns = sum(leaf.size for leaf in jax.tree.leaves(path.position))
+        with jax.enable_x64(True):
+            error = path.kinetic - (log_density - state.log_density)
+            finite = jnp.isfinite(error)
+            error = jnp.where(finite, error, jnp.inf)
+            diverging = error > _DIVERGENT
+            variance = (error**2 / unknowns).astype(jnp.float32)
+            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
+            statistics = {"energy_error": error, "n_steps": _GRADIENTS * path.steps, "step_size": path.step_size}
+        if self.adjusted:
+            accepted = complete & (path.uniform < probability)
+            statistics |= {"acceptance_rate": probability, "accepted": accepted, "diverging": diverging}
+        else:
+            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self.energy_variance))
+            statistics["energy_variance"] = variance
+        with jax.enable_x64(True):
+            statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
+            # What an unadjusted chain's first draw after the warm-up is compared with has its precision.
+            exact = self.adjusted | tuning.adapting(iteration + 1) | ~accepted
+            log_density = jnp.where(exact, statistics["lp"], plain)
+        here, there = (state.position, state.gradient), (path.position, path.gradient)
+        position, gradient = choose(accepted, there, here)
+        direction = jax.tree.map(lambda u: jnp.where(accepted | ~complete, u, jnp.zeros_like(u)), path.direction)
+
+        def adapted() -> Tuning:
+            if self.adjusted:
+                return tuning.after_trajectory(iteration, probability, position, self.mass, self.target_acceptance)
+            ratio = (variance / self.energy_variance).astype(path.step_size.dtype)
+            return tuning.after_step(iteration, ratio, finite, position, self.mass)
+
+        tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
+        iteration = iteration + complete.astype(jnp.int32)
+        path = path._replace(direction=direction)
+        return MCLMCState(position, gradient, log_density, path, tuning, iteration, state.key), statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,49 +244,30 @@ class MCLMC(TrajectorySampler):
     def _acceptance(self) -> float:
         return 0.9 if self.target_acceptance is None else self.target_acceptance
 
-    def program(self) -> MCLMC:
-        """Lengths, steps and numbers of draws are data of the program; the kinds of adaptation shape it."""
-        return replace(
-            self, chains=1, draws=1, warmup=_LEAST_WARMUP, thin=1, start=None, until=None, keep="all", step_size=None,
-            trajectory_length=None,
-        )  # fmt: skip
+    def kernel(self) -> MCLMCKernel:
+        """Lengths, step sizes and numbers of iterations are arrays of the settings; the rest shapes the program."""
+        return MCLMCKernel(bool(self.adjusted), self._variance, self._acceptance, self.mass)
 
     @property
     def caveat(self) -> str:
         """Without a Metropolis step, the draws are biased."""
+        if self.adjusted:
+            return ""
         return (
-            ""
-            if self.adjusted
-            else (
-                "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, and no number here "
-                "shows how much: compare with adjusted=True, or with half the step_size."
-            )
+            "Unadjusted MCLMC has no Metropolis step, so its draws are biased by the step size, and no number here "
+            "shows how much: compare with adjusted=True, or with half the step_size."
         )
 
-    def check(self, target: Target, data: Data) -> None:
+    def suited(self, target: Target, data: Data) -> MCLMC:
         """A direction needs two coordinates at least."""
         if sum(leaf.size for leaf in target.position(data).values()) < 2:
-            raise ValueError(
-                'mclmc: the model must have at least 2 unknowns, got 1, where there is no direction to turn; use "nuts"'
-            )
-        super().check(target, data)
+            raise ValueError('mclmc: the model must have at least 2 unknowns: 1 has no direction to turn; use "nuts"')
+        return self
 
     def settings(self, target: Target, data: Data) -> Geometry:
         """Scales, the first length and the first step size, from the prior."""
         scale, unit = relative_scales(target, data, self.precision)
         return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self._warmup)
-
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
-        """At rest at a position, without a direction."""
-        value, gradient = jax.value_and_grad(target.log_density)(position, data)
-        rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
-        log_density = target.exact_log_density(position, data)
-        with jax.enable_x64(True):
-            kinetic = jnp.zeros((), jnp.float64)
-        nothing = jnp.int32(0)
-        path = Path(position, rest, gradient, value, kinetic, step_size, jnp.zeros_like(step_size), nothing, nothing)
-        tuning = Tuning.begin(settings, position)
-        return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
@@ -214,87 +289,11 @@ class MCLMC(TrajectorySampler):
     ) -> tuple[str, ...]:
         """Chains that hardly move, and steps with larger errors than were aimed at."""
         if self.adjusted:
-            worst = statistics["acceptance_rate"].mean(axis=1) < _STUCK
-            said = f"accepted less than {_STUCK:.0%} of the proposals"
-            remedy = "use a larger target_acceptance or a smaller step_size, or another start"
-        else:
-            variance = statistics["energy_variance"].mean(axis=1)
-            worst = variance > _ROUGH * self._variance
-            said = (
-                f"made steps with an energy variance of {variance.max():.2g} per coordinate, "
-                f"{variance.max() / self._variance:.0f} times what was aimed at"
-            )
-            remedy = "their draws are more biased than was asked for; warm up longer, or use a smaller step_size"
-        found = [str(chain) for chain, each in zip(chains, worst, strict=True) if each]
-        return (f"mclmc: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}: {remedy}",) if found else ()
-
-    def _launch(self, state: MCLMCState) -> Path:
-        """Draw what the iteration needs: a direction, or a change of it, and two uniform numbers."""
-        geometry, zero = state.tuning.geometry, jnp.zeros((), state.path.step_size.dtype)
-        key = jax.random.fold_in(state.key, state.iteration)
-        noise, *others = standard_normal(key, (state.position, zero, zero))
-        for_length, for_acceptance = (ndtr(number) for number in others)
-        before = jax.tree.map(jnp.zeros_like, noise) if self.adjusted else state.path.direction
-        steps = jnp.int32(1)
-        if self.adjusted:
-            most = jnp.where(state.tuning.adapting(state.iteration), _WARMUP_STEPS, 2**30)
-            steps = jnp.clip(jnp.ceil(2 * for_length * geometry.length / geometry.step_size), 1, most).astype(jnp.int32)
-        with jax.enable_x64(True):
-            kinetic = jnp.zeros((), jnp.float64)
-        return state.path._replace(
-            position=state.position, gradient=state.gradient, kinetic=kinetic, step_size=geometry.step_size,
-            direction=refreshed(before, noise, geometry.step_size, geometry.length), uniform=for_acceptance,
-            steps=steps, left=steps,
-        )  # fmt: skip
-
-    def _move(self, target: Target, data: Data, state: MCLMCState, path: Path) -> Path:
-        """One isokinetic step."""
-        return isokinetic(target, data, state.tuning.geometry.scale, path)
-
-    def _arrive(
-        self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
-    ) -> tuple[MCLMCState, dict[str, jax.Array]]:
-        """Go to the end of a trajectory or stay; stay as well while there are steps left."""
-        path, tuning, iteration = state.path, state.tuning, state.iteration
-        adapting = tuning.adapting(iteration)
-        with jax.enable_x64(True):
-            plain = path.log_density.astype(jnp.float64)
-        judged = complete if self.adjusted else complete & adapting
-        log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
-        unknowns = sum(leaf.size for leaf in jax.tree.leaves(path.position))
-        with jax.enable_x64(True):
-            error = path.kinetic - (log_density - state.log_density)
-            finite = jnp.isfinite(error)
-            error = jnp.where(finite, error, jnp.inf)
-            diverging = error > _DIVERGENT
-            variance = (error**2 / unknowns).astype(jnp.float32)
-            probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
-            statistics = {"energy_error": error, "n_steps": _GRADIENTS * path.steps, "step_size": path.step_size}
-        if self.adjusted:
-            accepted = complete & (path.uniform < probability)
-            statistics |= {"acceptance_rate": probability, "accepted": accepted, "diverging": diverging}
-        else:
-            accepted = complete & (~adapting | (variance < _TAKEN_BACK * self._variance))
-            statistics["energy_variance"] = variance
-        with jax.enable_x64(True):
-            statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
-            # What an unadjusted chain's first draw after the warm-up is compared with has its precision.
-            exact = self.adjusted | tuning.adapting(iteration + 1) | ~accepted
-            log_density = jnp.where(exact, statistics["lp"], plain)
-        position, gradient = jax.tree.map(
-            lambda new, old: jnp.where(accepted, new, old),
-            (path.position, path.gradient),
-            (state.position, state.gradient),
+            return self._stuck(statistics, chains)
+        variance = statistics["energy_variance"].mean(axis=1)
+        said = (
+            f"made steps with an energy variance of {variance.max():.2g} per coordinate, "
+            f"{variance.max() / self._variance:.0f} times what was aimed at: their draws are more biased than was "
+            "asked for; warm up longer, or use a smaller step_size"
         )
-        direction = jax.tree.map(lambda u: jnp.where(accepted | ~complete, u, jnp.zeros_like(u)), path.direction)
-
-        def adapted() -> Tuning:
-            if self.adjusted:
-                return tuning.after_trajectory(iteration, probability, position, self.mass, self._acceptance)
-            ratio = (variance / self._variance).astype(path.step_size.dtype)
-            return tuning.after_step(iteration, ratio, finite, position, self.mass)
-
-        tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
-        iteration = iteration + complete.astype(jnp.int32)
-        path = path._replace(direction=direction)
-        return MCLMCState(position, gradient, log_density, path, tuning, iteration, state.key), statistics
+        return self._of_chains(chains, variance > _ROUGH * self._variance, said)

@@ -10,22 +10,82 @@ References: https://arxiv.org/abs/1111.4246, https://arxiv.org/abs/1701.02434.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.hmc import HMCState, hmc
-from numpyro.infer.util import ParamInfo
 
 from inference.mcmc.energy_rounding import energy_noise, stretched, too_noisy
-from inference.methods import Step
+from inference.methods import Kernel, Step
 from inference.samplers import Sampler
 from inference.target.density import Data, Position, Target
+from inference.target.unstable import HMCState, ParamInfo, hmc
 from models.validation import fraction, positive_integer, positive_number
 
-__all__ = ["NUTS"]
+__all__ = ["NUTS", "NUTSKernel"]
+
+
+@dataclass(frozen=True)
+class NUTSKernel(Kernel):
+    """NumPyro's kernel, whose adaptation is planned when it is compiled.
+
+    Attributes:
+        warmup: iterations in which it adapts.
+        step_size: see `NUTS`.
+        target_acceptance: see `NUTS`.
+        max_tree_depth: see `NUTS`.
+    """
+
+    warmup: int
+    step_size: float | None
+    target_acceptance: float
+    max_tree_depth: int
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
+        """NumPyro's state at a start, with nothing adapted yet."""
+        potential, gradient = jax.value_and_grad(self._potential(target, data))(position)
+        return self._numpyro(target, data, ParamInfo(position, potential, gradient), key)[0]
+
+    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
+        """One trajectory and the draw from it."""
+        # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the point where we are.
+        here = ParamInfo(state.z, state.potential_energy, state.z_grad)
+        _, sample = self._numpyro(target, data, here, state.rng_key)
+        state = sample(state)
+        depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
+        gradient = jax.tree.map(jnp.negative, state.z_grad)
+        nearby = target.log_density(stretched(state.z), data)
+        statistics = {
+            "acceptance_rate": state.accept_prob,
+            "diverging": state.diverging,
+            "energy": state.energy,
+            "energy_noise": energy_noise(state.z, gradient, -state.potential_energy, nearby),
+            "lp": -state.potential_energy,
+            "n_steps": state.num_steps,
+            "reached_max_treedepth": depth >= self.max_tree_depth,
+            "step_size": state.adapt_state.step_size,
+            "tree_depth": depth,
+        }
+        return Step(state, (target.constrain(state.z, data), statistics))
+
+    def _potential(self, target: Target, data: Data) -> Any:
+        return lambda position: -target.log_density(position, data)
+
+    def _numpyro(self, target: Target, data: Data, start: ParamInfo, key: jax.Array) -> tuple[HMCState, Any]:
+        init_kernel, sample_kernel = hmc(self._potential(target, data), algo="NUTS")
+        state = init_kernel(
+            start,
+            num_warmup=self.warmup,
+            step_size=1.0 if self.step_size is None else self.step_size,
+            adapt_step_size=self.step_size is None,
+            target_accept_prob=self.target_acceptance,
+            trajectory_length=None,
+            max_tree_depth=self.max_tree_depth,
+            rng_key=key,
+        )
+        return state, sample_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,36 +113,9 @@ class NUTS(Sampler):
             positive_number("nuts: step_size", self.step_size)
         fraction("nuts: target_acceptance", self.target_acceptance)
 
-    def program(self) -> NUTS:
+    def kernel(self) -> NUTSKernel:
         """How many chains and draws there are does not shape the program; how long the warm-up is does."""
-        return replace(self, chains=1, draws=1, thin=1, start=None, until=None, keep="all")
-
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
-        """NumPyro's state at a start, with nothing adapted yet."""
-        potential, gradient = jax.value_and_grad(self._potential(target, data))(position)
-        return self._kernel(target, data, ParamInfo(position, potential, gradient), key)[0]
-
-    def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
-        """One trajectory and the draw from it."""
-        # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the point where we are.
-        here = ParamInfo(state.z, state.potential_energy, state.z_grad)
-        _, sample = self._kernel(target, data, here, state.rng_key)
-        state = sample(state)
-        depth = jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32)
-        gradient = jax.tree.map(jnp.negative, state.z_grad)
-        nearby = target.log_density(stretched(state.z), data)
-        statistics = {
-            "acceptance_rate": state.accept_prob,
-            "diverging": state.diverging,
-            "energy": state.energy,
-            "energy_noise": energy_noise(state.z, gradient, -state.potential_energy, nearby),
-            "lp": -state.potential_energy,
-            "n_steps": state.num_steps,
-            "reached_max_treedepth": depth >= self.max_tree_depth,
-            "step_size": state.adapt_state.step_size,
-            "tree_depth": depth,
-        }
-        return Step(state, (target.constrain(state.z, data), statistics))
+        return NUTSKernel(self.warmup, self.step_size, self.target_acceptance, self.max_tree_depth)
 
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
@@ -90,20 +123,3 @@ class NUTS(Sampler):
         """Energies with too much rounding in them."""
         remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
         return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
-
-    def _potential(self, target: Target, data: Data) -> Any:
-        return lambda position: -target.log_density(position, data)
-
-    def _kernel(self, target: Target, data: Data, start: ParamInfo, key: jax.Array) -> tuple[HMCState, Any]:
-        init_kernel, sample_kernel = hmc(self._potential(target, data), algo="NUTS")
-        state = init_kernel(
-            start,
-            num_warmup=self.warmup,
-            step_size=1.0 if self.step_size is None else self.step_size,
-            adapt_step_size=self.step_size is None,
-            target_accept_prob=self.target_acceptance,
-            trajectory_length=None,
-            max_tree_depth=self.max_tree_depth,
-            rng_key=key,
-        )
-        return state, sample_kernel

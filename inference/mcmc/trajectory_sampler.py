@@ -6,23 +6,56 @@ may have many thousand steps, so a piece may end in its middle, and the state ha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from inference.methods import Step
+from inference.methods import Kernel, Step
 from inference.samplers import Sampler
 from inference.target.density import Data, Target
 
-__all__ = ["TrajectorySampler"]
+__all__ = ["TrajectoryKernel", "TrajectorySampler"]
+
+_STUCK = 0.1  # acceptance below which a chain hardly moves
+
+
+class TrajectoryKernel(Kernel):
+    """Base of kernels whose state has a `path`, with the number of steps that are `left`, and a `position`."""
+
+    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
+        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
+        path = lax.cond(state.path.left == 0, self.launch, lambda state: state.path, state)
+        steps = jnp.minimum(path.left, limit)
+        path = lax.fori_loop(0, steps, lambda _, path: self.move(target, data, state, path), path)
+        complete = path.left == 0
+        state, statistics = self.arrive(target, data, state._replace(path=path), complete)
+        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+
+    def left(self, state: Any) -> int:
+        """Steps that are left of the trajectory."""
+        return int(state.path.left)
+
+    def launch(self, state: Any) -> Any:
+        """The path at its beginning, with what the iteration draws."""
+        raise NotImplementedError(f"{type(self).__name__} must launch a trajectory")
+
+    def move(self, target: Target, data: Data, state: Any, path: Any) -> Any:
+        """The path after one more step."""
+        raise NotImplementedError(f"{type(self).__name__} must have an integrator")
+
+    def arrive(self, target: Target, data: Data, state: Any, complete: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+        """The next state and its scalars; while there are steps left, it stays where it is."""
+        raise NotImplementedError(f"{type(self).__name__} must say what becomes of the end")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectorySampler(Sampler):
-    """Base of samplers whose state has a `path`, with the number of steps that are `left`, and a `position`."""
+    """Base of samplers whose kernel is a `TrajectoryKernel`."""
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """Energies that can't be in float64, and what is true of all samplers."""
@@ -34,28 +67,17 @@ class TrajectorySampler(Sampler):
             "array made with dtype=float32); energies are in float32, and with many rows they are noise",
         )
 
-    def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
-        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
-        path = lax.cond(state.path.left == 0, self._launch, lambda state: state.path, state)
-        steps = jnp.minimum(path.left, limit)
-        path = lax.fori_loop(0, steps, lambda _, path: self._move(target, data, state, path), path)
-        complete = path.left == 0
-        state, statistics = self._arrive(target, data, state._replace(path=path), complete)
-        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+    def _stuck(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
+        """The concern that a Metropolis step refuses nearly all that some chains propose."""
+        accepted = statistics["acceptance_rate"].mean(axis=1)
+        said = f"accepted less than {_STUCK:.0%} of the proposals"
+        remedy = (
+            "they are in a narrower part of the posterior than the step was tuned for; use a larger target_acceptance "
+            "or a smaller step_size, or another start"
+        )
+        return self._of_chains(chains, accepted < _STUCK, f"{said}: {remedy}")
 
-    def under_way(self, state: Any) -> str:
-        """How many steps of the trajectory are left."""
-        left = int(state.path.left)
-        return f"{left} steps left" if left else ""
-
-    def _launch(self, state: Any) -> Any:
-        """The path at its beginning, with what the iteration draws."""
-        raise NotImplementedError(f"{type(self).__name__} must launch a trajectory")
-
-    def _move(self, target: Target, data: Data, state: Any, path: Any) -> Any:
-        """The path after one more step."""
-        raise NotImplementedError(f"{type(self).__name__} must have an integrator")
-
-    def _arrive(self, target: Target, data: Data, state: Any, complete: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
-        """The next state and its scalars; while there are steps left, it stays where it is."""
-        raise NotImplementedError(f"{type(self).__name__} must say what becomes of the end")
+    def _of_chains(self, chains: Sequence[int], these: np.ndarray, said: str) -> tuple[str, ...]:
+        """What is said of the chains for which `these` is true; nothing if there are none."""
+        found = [str(chain) for chain, each in zip(chains, these, strict=True) if each]
+        return (f"{self.name}: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}",) if found else ()

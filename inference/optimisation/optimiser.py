@@ -22,13 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from inference.methods import Method, Step
+from inference.methods import Kernel, Method, Step
 from inference.target.arguments import fingerprint
 from inference.target.density import Data, Position, Target
 from inference.target.minibatches import Minibatch, check_batch, permuted
 from models.validation import one_of, positive_integer, positive_number
 
-__all__ = ["SCHEDULES", "Optimisation", "OptimisationState"]
+__all__ = ["SCHEDULES", "Descent", "Objective", "Optimisation", "OptimisationState"]
 
 
 SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -60,12 +60,106 @@ class OptimisationState(NamedTuple):
     key: jax.Array
 
 
+class Objective:
+    """Base of what is minimised. Subclasses are frozen dataclasses, parts of the kernel."""
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
+        """The first parameters, from a start in the target's coordinates."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it optimises")
+
+    def loss(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """What is minimised, estimated from some rows, and its pieces; a "loss" among them is what is shown."""
+        raise NotImplementedError(f"{type(self).__name__} must have a loss")
+
+    def after(self, target: Target, data: Data, parameters: Any, iteration: jax.Array) -> Any:
+        """The parameters after so many steps, with what changes in them by no gradient."""
+        return parameters
+
+
+@dataclass(frozen=True)
+class Descent(Kernel):
+    """A step of Adam per iteration.
+
+    Attributes:
+        objective: what is minimised.
+        steps: over which the learning rate decays.
+        learning_rate: its peak.
+        schedule: a name of `SCHEDULES`, or a function from the step to a factor of `learning_rate`.
+        clip: the largest norm of a gradient, or None.
+        batch_size: rows per step; None uses all.
+        resamples: whether each chain sees its own rows, drawn with replacement.
+        exact: whether the objective has no noise, of minibatches or of draws.
+    """
+
+    objective: Objective
+    steps: int
+    learning_rate: float
+    schedule: Any
+    clip: float | None
+    batch_size: int | None
+    resamples: bool
+    exact: bool
+
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> OptimisationState:
+        """The state before the first step."""
+        rows_key, begin_key, key = jax.random.split(key, 3)
+        parameters = self.objective.begin(target, data, position, begin_key)
+        rows = len(data.arrays[0]) if self.resamples else 0
+        order = jax.random.randint(rows_key, (rows,), 0, rows) if rows else jnp.zeros(0, jnp.int32)
+        return OptimisationState(parameters, self.optimiser().init(parameters), order, jnp.int32(0), key)
+
+    def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
+        """One step of Adam on one batch."""
+        order_key, step_key = jax.random.split(state.key)
+        batch = self._batch(state, order_key, data)
+        (loss, pieces), gradient = jax.value_and_grad(
+            lambda parameters: self.objective.loss(
+                target, data, batch, parameters, jax.random.fold_in(step_key, state.iteration)
+            ),
+            has_aux=True,
+        )(state.parameters)
+        updates, optimiser = self.optimiser().update(gradient, state.optimiser, state.parameters)
+        iteration = state.iteration + 1
+        parameters = self.objective.after(target, data, optax.apply_updates(state.parameters, updates), iteration)
+        state = OptimisationState(parameters, optimiser, state.order, iteration, state.key)
+        return Step(state, ({}, {"loss": loss, "gradient_noise": _noise(optimiser, self._second_memory), **pieces}))
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam, with the schedule of its learning rate and clipped gradients."""
+        if callable(self.schedule):
+            rate: optax.Schedule = lambda step: self.learning_rate * self.schedule(step)  # noqa: E731
+        else:
+            rate = SCHEDULES[self.schedule](self.learning_rate, self.steps)
+        adam = optax.adam(rate, b1=_FIRST_MEMORY, b2=self._second_memory)
+        return adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
+
+    @property
+    def _second_memory(self) -> float:
+        # The second moment averages out noise in the gradient; without noise a long memory of the large gradients of
+        # the first steps only keeps the last ones from converging.
+        return 0.99 if self.exact else 0.999
+
+    def _batch(self, state: OptimisationState, key: jax.Array, data: Data) -> Minibatch:
+        """The rows of this step."""
+        if self.batch_size is None:
+            return Minibatch(state.order if self.resamples else None, 0, 1)
+        rows = len(data.arrays[0])
+        count = rows // self.batch_size
+        epoch, place = state.iteration // count, state.iteration % count
+        places = place * self.batch_size + jnp.arange(self.batch_size)
+        chosen = permuted(jax.random.fold_in(key, epoch), places, rows)
+        return Minibatch(state.order[chosen] if self.resamples else chosen, place, count)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Optimisation(Method):
-    """Base of the methods that optimise. Subclasses give `begin`, `objective` and `conclude`.
+    """Base of the methods that optimise. Subclasses give `objective` and `conclude`.
 
     Attributes:
         side_by_side: whether fits to several data sets can be one program, as in `run_folds`.
+        restarts: how many fits from different starts are made, of which the best is kept.
         steps: of the optimiser.
         learning_rate: the peak.
         schedule: how the learning rate goes on from its peak: "cosine" or "linear", down to 0; "onecycle", up to the
@@ -78,6 +172,7 @@ class Optimisation(Method):
 
     kind: ClassVar[str] = "point"
     side_by_side: ClassVar[bool] = True
+    restarts: ClassVar[int] = 1
 
     steps: int = 3000
     learning_rate: float = 0.01
@@ -118,46 +213,25 @@ class Optimisation(Method):
         """How often a step evaluates the log density."""
         return 1
 
-    def check(self, target: Target, data: Data) -> None:
+    def objective(self) -> Objective:
+        """What is minimised."""
+        raise NotImplementedError(f"{type(self).__name__} must have an objective")
+
+    def kernel(self) -> Descent:
+        """How many draws are taken at the end, and how many fits are made, does not shape the steps."""
+        return Descent(
+            self.objective(), self.steps, self.learning_rate, self.schedule, self.clip, self.batch_size,
+            self._resamples, self._exact,
+        )  # fmt: skip
+
+    def suited(self, target: Target, data: Data) -> Optimisation:
         """A minibatch needs a network, and no more rows than there are."""
         check_batch(self.name, self.batch_size, target, data)
+        return self
 
     def identity(self, target: Target, data: Data) -> str:
         """A user's schedule."""
         return fingerprint(self.schedule, np.int32(0)) if callable(self.schedule) else ""
-
-    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
-        """The first parameters, from a start in the target's coordinates."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it optimises")
-
-    def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """What is minimised, estimated from some rows, and its pieces; a "loss" among them is what is shown."""
-        raise NotImplementedError(f"{type(self).__name__} must have an objective")
-
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> OptimisationState:
-        """The state before the first step."""
-        rows_key, begin_key, key = jax.random.split(key, 3)
-        parameters = self.begin(target, data, position, begin_key)
-        rows = len(data.arrays[0]) if self._resamples else 0
-        order = jax.random.randint(rows_key, (rows,), 0, rows) if rows else jnp.zeros(0, jnp.int32)
-        return OptimisationState(parameters, self._optimiser().init(parameters), order, jnp.int32(0), key)
-
-    def step(self, target: Target, data: Data, state: OptimisationState, limit: jax.Array) -> Step:
-        """One step of Adam on one batch."""
-        order_key, step_key = jax.random.split(state.key)
-        batch = self._batch(state, order_key, data)
-        (loss, pieces), gradient = jax.value_and_grad(
-            lambda parameters: self.objective(
-                target, data, batch, parameters, jax.random.fold_in(step_key, state.iteration)
-            ),
-            has_aux=True,
-        )(state.parameters)
-        updates, optimiser = self._optimiser().update(gradient, state.optimiser, state.parameters)
-        parameters = optax.apply_updates(state.parameters, updates)
-        state = OptimisationState(parameters, optimiser, state.order, state.iteration + 1, state.key)
-        return Step(state, ({}, {"loss": loss, "gradient_noise": _noise(optimiser, self._second_memory), **pieces}))
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first loss that is not finite."""
@@ -179,30 +253,10 @@ class Optimisation(Method):
         """The mean loss of the last hundred steps."""
         return f"loss {info['loss'][-100:].mean():.5g}"
 
-    @property
     def _second_memory(self) -> float:
         # The second moment averages out noise in the gradient; without noise a long memory of the large gradients of
         # the first steps only keeps the last ones from converging.
         return 0.99 if self._exact else 0.999
-
-    def _optimiser(self) -> optax.GradientTransformation:
-        if callable(self.schedule):
-            rate: optax.Schedule = lambda step: self.learning_rate * self.schedule(step)  # noqa: E731
-        else:
-            rate = SCHEDULES[self.schedule](self.learning_rate, self.steps)
-        adam = optax.adam(rate, b1=_FIRST_MEMORY, b2=self._second_memory)
-        return adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
-
-    def _batch(self, state: OptimisationState, key: jax.Array, data: Data) -> Minibatch:
-        """The rows of this step."""
-        if self.batch_size is None:
-            return Minibatch(state.order if self._resamples else None, 0, 1)
-        rows = len(data.arrays[0])
-        count = rows // self.batch_size
-        epoch, place = state.iteration // count, state.iteration % count
-        places = place * self.batch_size + jnp.arange(self.batch_size)
-        chosen = permuted(jax.random.fold_in(key, epoch), places, rows)
-        return Minibatch(state.order[chosen] if self._resamples else chosen, place, count)
 
 
 def _noise(optimiser: Any, second_memory: float) -> jax.Array:

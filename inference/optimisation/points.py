@@ -18,24 +18,54 @@ Reference: https://arxiv.org/abs/1612.01474.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+from jax import lax
 
 from inference.methods import Emission
-from inference.optimisation.optimiser import Optimisation, OptimisationState
+from inference.optimisation.optimiser import Objective, Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, Terms
 from inference.target.minibatches import Minibatch
 from models import Network
 from models.validation import one_of, positive_integer
 
-__all__ = ["MAP", "MLE", "Ensemble", "Point"]
+__all__ = ["MAP", "MLE", "Ensemble", "NegativeLogDensity", "Point"]
+
+
+@dataclass(frozen=True)
+class NegativeLogDensity(Objective):
+    """Minus the log density that is maximised; the parameters are a position.
+
+    Attributes:
+        estimate: "mle" or "map".
+        held: sites that stay where they are.
+    """
+
+    estimate: str
+    held: tuple[str, ...] = ()
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Position:
+        """The start itself."""
+        return position
+
+    def loss(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Minus the log density, without a gradient in the sites that are held."""
+        held = {name: lax.stop_gradient(parameters[name]) for name in self.held}
+        terms = target.estimate(parameters | held, data, batch.rows)
+        return -self.log_density(target, data, terms), {}
+
+    def log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
+        """What is maximised, of its terms."""
+        return terms.log_likelihood if self.estimate == "mle" else target.tempered(terms, data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Optimisation):
-    """Base of what maximises a density: the parameters are a position, and the answer is one draw.
+    """Base of what maximises a density: the answer is one draw.
 
     Subclasses have `estimate`, "mle" or "map".
     """
@@ -46,6 +76,10 @@ class Point(Optimisation):
     def _exact(self) -> bool:
         return self.batch_size is None
 
+    def objective(self) -> NegativeLogDensity:
+        """Minus the log density."""
+        return NegativeLogDensity(self.estimate)
+
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
         """Where the temperature does nothing."""
         if data.temperature != 1 and self.estimate == "mle":
@@ -54,23 +88,13 @@ class Point(Optimisation):
             return (f"the mode of the posterior does not depend on its temperature, so {self.name} ignores it",)
         return ()
 
-    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Position:
-        """The start itself."""
-        return position
-
-    def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Minus the log density that is maximised."""
-        return -self._log_density(target, data, target.estimate(parameters, data, batch.rows)), {}
-
-    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+    def conclude(
+        self, target: Target, data: Data, state: OptimisationState, key: jax.Array
+    ) -> tuple[Emission, OptimisationState]:
         """The last position as the only draw."""
-        density = self._log_density(target, data, target.terms(state.parameters, data))
-        return jax.tree.map(lambda leaf: leaf[None], (target.constrain(state.parameters, data), {"lp": density}))
-
-    def _log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
-        return terms.log_likelihood if self.estimate == "mle" else target.tempered(terms, data)
+        terms = target.terms(state.parameters, data)
+        emission = target.constrain(state.parameters, data), {"lp": self.objective().log_density(target, data, terms)}
+        return jax.tree.map(lambda leaf: leaf[None], emission), state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +148,8 @@ class Ensemble(Point):
     def _resamples(self) -> bool:
         return self.bootstrap
 
-    def program(self) -> Ensemble:
-        """How many members there are does not shape the program of one."""
-        return replace(self, chains=1)
-
-    def check(self, target: Target, data: Data) -> None:
+    def suited(self, target: Target, data: Data) -> Optimisation:
         """Rows must be known to be resampled."""
-        super().check(target, data)
         if self.bootstrap and not isinstance(target.model, Network):
             raise ValueError("ensemble: bootstrap needs a network of models, whose rows are known; leave it out")
+        return super().suited(target, data)

@@ -8,16 +8,18 @@ more.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from data.rows import spaced
 from inference.results.network_outputs import function_values
 from inference.results.posterior import Posterior
 from models import Network
 
-__all__ = ["PROBED_ROWS", "function_draws", "probes", "weight_draws"]
+__all__ = ["PROBED_ROWS", "function_draws", "probes", "site_columns", "weight_draws"]
 
 PROBED_ROWS = 30
 """How many rows of the data are probes."""
@@ -32,7 +34,7 @@ def probes(inputs: Any) -> np.ndarray:
     those farthest from the data's mean, twice as far away.
     """
     inputs = np.asarray(inputs)
-    rows = inputs[np.unique(np.linspace(0, len(inputs) - 1, PROBED_ROWS).round().astype(int))]
+    rows = inputs[spaced(len(inputs), PROBED_ROWS)]
     mean = inputs.mean(axis=0, dtype=np.float64)
     distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
     count = min(_BEYOND, len(rows) // 2)
@@ -58,11 +60,18 @@ def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
     a triangular matrix: they are part of the site's form. A site that stands still as a whole is kept. No columns if no
     draws were kept.
     """
-    columns = [np.zeros((*posterior.shape, 0))]
-    for name, values in posterior.draws.items():
-        if name in posterior.deterministic:
+    return site_columns(posterior.draws, posterior.deterministic, posterior.shape)
+
+
+def site_columns(
+    draws: dict[str, np.ndarray], deterministic: Collection[str], shape: tuple[int, int]
+) -> Float[np.ndarray, "chain draw k"]:
+    """What `weight_draws` gives, of draws that are not yet a posterior's."""
+    columns = [np.zeros((*shape, 0))]
+    for name, values in draws.items():
+        if name in deterministic:
             continue
-        flat = values.reshape(*posterior.shape, -1)
+        flat = values.reshape(*shape, -1)
         moves = (flat != flat[:1, :1]).any(axis=(0, 1))
         columns.append(flat[..., moves] if moves.any() else flat)
     return np.concatenate(columns, axis=-1)

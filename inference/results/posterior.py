@@ -20,10 +20,11 @@ from numpyro import handlers
 from numpyro.distributions import Unit
 
 from data.pairs import inputs_of
-from inference.host.compiling import TRACING
+from data.rows import spaced
+from inference.host.compiling import TRACING, tracing
 from inference.host.lazy_arviz import arviz
 from inference.host.machine import Cost
-from inference.host.seeds import as_key
+from inference.host.seeds import Stream, as_key
 from inference.methods import Method
 from inference.results.network_outputs import network_outputs
 from inference.results.prediction import Prediction
@@ -86,6 +87,11 @@ class Posterior:
     concerns: tuple[str, ...] = ()
 
     @property
+    def linearised(self) -> bool:
+        """Whether the network predicts as linearised at the mean of the draws, "<site>.mean" in `guide`."""
+        return self.method.options().get("linearised", False) is not False
+
+    @property
     def partial(self) -> bool:
         """True if the run was stopped before its end, or has not come to it yet."""
         return self.ended in ("interrupted", "unfinished")
@@ -93,7 +99,11 @@ class Posterior:
     @property
     def complete(self) -> bool:
         """Whether all sites of each draw were kept, so that the draws can predict."""
-        return self.method.keep == "all"
+        return self._keep == "all"
+
+    @property
+    def _keep(self) -> str:
+        return self.method.options().get("keep", "all")
 
     @property
     def kind(self) -> str:
@@ -132,7 +142,7 @@ class Posterior:
             }
         return az.InferenceData(**groups)
 
-    def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Any:
+    def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Prediction:
         """What the posterior says at new inputs.
 
         Args:
@@ -142,25 +152,43 @@ class Posterior:
             batch_size: rows at a time, to bound the memory; for networks.
 
         Returns:
-            A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, a dict
-            of its observed and deterministic sites, each (chain, draw, ...).
+            A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, what
+            `simulate` gives.
         """
+        if not isinstance(self.model, Network):
+            if batch_size is not None:
+                raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
+            simulated: Any = self.simulate(*args, draws=draws)
+            return simulated
+        chosen = self._chosen(draws)
+        with TRACING:
+            return self._predict_network(_inputs(args), chosen, batch_size)
+
+    def simulate(self, *args: Any, draws: int | None = None) -> dict[str, np.ndarray]:
+        """The observed and deterministic sites of any model, run once with each draw of its latent sites.
+
+        Args:
+            args: of the model, with the observed ones left out or None.
+            draws: use this many draws per chain, evenly spaced; None uses all.
+
+        Returns:
+            The sites by name, each (chain, draw, ...).
+        """
+        chosen = self._chosen(draws)
+        with tracing(self.method.precision):
+            return self._predict_sites(args, chosen)
+
+    def _chosen(self, draws: int | None) -> dict[str, np.ndarray]:
+        """The draws that predict."""
         if not self.complete:
             raise ValueError(
                 f"the draws can't predict, because the run kept {'none' if not self.draws else 'some'} of them "
-                f'(keep="{self.method.keep}"); give run the inputs (predict_at=x), or keep="all"'
+                f'(keep="{self._keep}"); give run the inputs (predict_at=x), or keep="all"'
             )
-        chosen = self._thinned(draws)
-        with TRACING:
-            if isinstance(self.model, Network):
-                return self._predict_network(_inputs(args), chosen, batch_size)
-            with jax.enable_x64(self.method.precision == "float64"):
-                return self._predict_sites(args, chosen, batch_size)
+        return self._thinned(draws)
 
-    def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray], batch_size: int | None) -> Any:
-        if batch_size is not None:
-            raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
-        key = jax.random.fold_in(as_key(self.seed), 2**31)  # apart from the chains' keys, which fold in small numbers
+    def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        key = jax.random.fold_in(as_key(self.seed), Stream.PREDICTIONS)
         flat = {
             name: values.reshape(-1, *values.shape[2:])
             for name, values in chosen.items()
@@ -186,7 +214,7 @@ class Posterior:
         available = self.shape[1]
         if draws > available:
             raise ValueError(f"draws must be at most the {available} draws per chain there are, got {draws}")
-        chosen = np.linspace(0, available - 1, draws).round().astype(int)
+        chosen = spaced(available, draws)
         return {name: values[:, chosen] for name, values in self.draws.items()}
 
     def _predict_network(self, x: Any, draws: dict[str, np.ndarray], batch_size: int | None) -> Prediction:
@@ -195,7 +223,7 @@ class Posterior:
         if batch_size is not None:
             positive_integer("batch_size", batch_size)
         (inputs,) = model.validate(x, precision=self.method.precision)
-        around = {} if self.method.linearised is False else self.guide
+        around = self.guide if self.linearised else {}
         with jax.enable_x64(self.method.precision == "float64"):
             outputs = network_outputs(model, draws, inputs, batch_size, around)
         return Prediction.of(model.likelihood, outputs, draws)

@@ -22,14 +22,16 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from scipy.special import logsumexp
 
+from inference.results.mixture import DRAWS, entropy, mixture_quantile
 from models import Likelihood
+from models.classifiers import LabelLikelihood
+from models.likelihoods import RealLikelihood
 from models.validation import finite_array
 
-__all__ = ["Classification", "Prediction", "Regression", "entropy"]
+__all__ = ["Classification", "Prediction", "Regression"]
 
-_DRAWS = (0, 1)  # the axes of chains and draws
-_BISECTIONS = 40  # to 1e-12 of the distance between the smallest and the largest quantile of a draw
 _BLOCK = 2**20  # values of draws and rows that are worked on at once
 
 
@@ -64,17 +66,51 @@ class Prediction:
         """Whether its uncertainty splits into parts."""
         return True
 
+    @property
+    def mean(self) -> Float[np.ndarray, "n ..."]:
+        """The mean of the mixture; for labels, that of a label written as 0s and one 1."""
+        raise NotImplementedError(f"{type(self).__name__} must know its mean")
+
+    @property
+    def std(self) -> Float[np.ndarray, "n ..."]:
+        """The standard deviation of the mixture; for labels, that of a label written as 0s and one 1."""
+        raise NotImplementedError(f"{type(self).__name__} must know its standard deviation")
+
+    @property
+    def epistemic(self) -> Float[np.ndarray, "n ..."]:
+        """The part of the uncertainty that more data would remove: a variance, or nats for labels."""
+        raise NotImplementedError(f"{type(self).__name__} must know its epistemic part")
+
+    @property
+    def aleatoric(self) -> Float[np.ndarray, "n ..."]:
+        """The part of the uncertainty that no data would remove: a variance, or nats for labels."""
+        raise NotImplementedError(f"{type(self).__name__} must know its aleatoric part")
+
+    @property
+    def total(self) -> Float[np.ndarray, "n ..."]:
+        """The whole uncertainty: a variance, or nats for labels."""
+        raise NotImplementedError(f"{type(self).__name__} must know its uncertainty")
+
     def at(self, rows: Any) -> Any:
         """The prediction of some of the rows."""
         return replace(self, outputs=self.outputs[:, :, rows])
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
         """The log density, or log probability, of the mixture at each row's target, joint over a row's outputs."""
-        return _log_mean_exp(self.log_prob_by_draw(y))
+        by_draw = self.log_prob_by_draw(y)
+        return logsumexp(by_draw, axis=DRAWS) - np.log(by_draw.shape[0] * by_draw.shape[1])
 
     def log_prob_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n"]:
         """The same under each draw alone: the log-likelihood of each row."""
         raise NotImplementedError(f"{type(self).__name__} must know its density")
+
+    def sample(self, seed: int = 0) -> Shaped[np.ndarray, "chain draw n ..."]:
+        """One target per draw and input."""
+        raise NotImplementedError(f"{type(self).__name__} must draw targets")
+
+    def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Prediction:
+        """The prediction of `location + scale * y`; labels have no units."""
+        raise NotImplementedError(f"{type(self).__name__} must know its units")
 
     def _targets(self, y: Any) -> np.ndarray:
         array = finite_array("y", y)
@@ -89,23 +125,25 @@ class Prediction:
 class Regression(Prediction):
     """A prediction of real targets, (n,) for one output and (n, d) for several."""
 
+    likelihood: RealLikelihood
+
     @cached_property
     def _conditional(self) -> Any:
-        return self.likelihood.conditional(self.outputs, self.noise)  # type: ignore[attr-defined]
+        return self.likelihood.conditional(self.outputs, self.noise)
 
     @cached_property
     def _centres(self) -> Float[np.ndarray, "chain draw n ..."]:
-        return self.likelihood.mean(self.outputs).astype(np.float64)  # type: ignore[attr-defined]
+        return self.likelihood.mean(self.outputs).astype(np.float64)
 
     @cached_property
     def mean(self) -> Float[np.ndarray, "n ..."]:
         """The mean of the mixture."""
-        return self._centres.mean(axis=_DRAWS)
+        return self._centres.mean(axis=DRAWS)
 
     @cached_property
     def epistemic(self) -> Float[np.ndarray, "n ..."]:
         """The variance over draws of the conditional mean."""
-        return self._centres.var(axis=_DRAWS)
+        return self._centres.var(axis=DRAWS)
 
     @cached_property
     def aleatoric(self) -> Float[np.ndarray, "n ..."]:
@@ -118,7 +156,7 @@ class Regression(Prediction):
             raise ValueError(
                 f"{self.likelihood} has no variance, so there is no aleatoric or total variance; use interval and cdf"
             )
-        return np.broadcast_to(self._conditional.var(), self._centres.shape).mean(axis=_DRAWS)
+        return np.broadcast_to(self._conditional.var(), self._centres.shape).mean(axis=DRAWS)
 
     @property
     def has_variance(self) -> bool:
@@ -142,7 +180,7 @@ class Regression(Prediction):
 
     def cdf(self, y: Any) -> Float[np.ndarray, "n ..."]:
         """The probability that the mixture puts below each target."""
-        return self.cdf_by_draw(y).mean(axis=_DRAWS)
+        return self.cdf_by_draw(y).mean(axis=DRAWS)
 
     def cdf_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n ..."]:
         """The same under each draw alone."""
@@ -159,7 +197,7 @@ class Regression(Prediction):
         draws = self.outputs.shape[0] * self.outputs.shape[1]
         size = max(1, _BLOCK // (draws * self.outputs.shape[3]))
         blocks = [
-            _mixture_quantile(self.likelihood, self.outputs[:, :, first : first + size], self.noise, level)
+            mixture_quantile(self.likelihood, self.outputs[:, :, first : first + size], self.noise, level)
             for first in range(0, len(self), size)
         ]
         return np.concatenate(blocks)
@@ -178,9 +216,7 @@ class Regression(Prediction):
                 f"a prediction of {self.likelihood.outputs} outputs needs scales of shape {expected}, got "
                 f"{np.shape(scale)}; restore it by a split of the data it was made for"
             )
-        outputs, noise = self.likelihood.rescaled(  # type: ignore[attr-defined]
-            self.outputs.astype(np.float64), self.noise, location, scale
-        )
+        outputs, noise = self.likelihood.rescaled(self.outputs.astype(np.float64), self.noise, location, scale)
         return replace(self, outputs=outputs, noise=noise, restored=True)
 
 
@@ -188,14 +224,16 @@ class Regression(Prediction):
 class Classification(Prediction):
     """A prediction of labels."""
 
+    likelihood: LabelLikelihood
+
     @cached_property
     def _log_probs(self) -> Float[np.ndarray, "chain draw n classes"]:
-        return self.likelihood.log_probabilities(self.outputs)  # type: ignore[attr-defined]
+        return self.likelihood.log_probabilities(self.outputs)
 
     @cached_property
     def probs(self) -> Float[np.ndarray, "n classes"]:
         """The probability of each class under the mixture."""
-        return np.exp(self._log_probs).mean(axis=_DRAWS)
+        return np.exp(self._log_probs).mean(axis=DRAWS)
 
     @property
     def mean(self) -> Float[np.ndarray, "n classes"]:
@@ -210,7 +248,7 @@ class Classification(Prediction):
     @cached_property
     def aleatoric(self) -> Float[np.ndarray, " n"]:
         """The mean over draws of the entropy, in nats."""
-        return -(np.exp(self._log_probs) * self._log_probs).sum(axis=-1).mean(axis=_DRAWS)
+        return -(np.exp(self._log_probs) * self._log_probs).sum(axis=-1).mean(axis=DRAWS)
 
     @cached_property
     def total(self) -> Float[np.ndarray, " n"]:
@@ -242,25 +280,3 @@ class Classification(Prediction):
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Classification:
         """Labels have no units: itself."""
         return self
-
-
-def entropy(probabilities: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
-    """In nats; 0 log 0 is 0."""
-    return -(probabilities * np.log(np.where(probabilities > 0, probabilities, 1.0))).sum(axis=-1)
-
-
-def _log_mean_exp(values: Float[np.ndarray, "chain draw n"]) -> Float[np.ndarray, " n"]:
-    highest = values.max(axis=_DRAWS)
-    return highest + np.log(np.exp(values - highest).mean(axis=_DRAWS))
-
-
-def _mixture_quantile(likelihood: Any, outputs: np.ndarray, noise: np.ndarray, level: float) -> np.ndarray:
-    """By bisection: the mixture's quantile lies between the smallest and the largest of its parts'."""
-    conditional = likelihood.conditional(outputs, noise)
-    quantiles = conditional.ppf(level)
-    lower, upper = quantiles.min(axis=_DRAWS), quantiles.max(axis=_DRAWS)
-    for _ in range(_BISECTIONS):
-        middle = (lower + upper) / 2
-        below = conditional.cdf(middle).mean(axis=_DRAWS) < level
-        lower, upper = np.where(below, middle, lower), np.where(below, upper, middle)
-    return (lower + upper) / 2

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
-from numpyro.infer.util import constrain_fn
 
 from inference.host.compiling import tracing
 from inference.results.posterior import Posterior
+from inference.target.unstable import constrained
 from models import Network
 
 __all__ = ["centre", "prune", "signal_to_noise"]
@@ -92,7 +92,7 @@ def centre(posterior: Posterior) -> Posterior:
     with tracing(posterior.method.precision):
         position = {name: jnp.asarray(value, posterior.draws[name].dtype) for name, value in position.items()}
         started = handlers.seed(model, rng_seed=0)
-        sites = jax.device_get(constrain_fn(started, (posterior.probes,), {}, position, return_deterministic=True))
+        sites = jax.device_get(constrained(started, (posterior.probes,), position))
     draws = {name: np.asarray(sites[name])[None, None] for name in posterior.draws}
     return replace(posterior, draws=draws, statistics={})
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inference.results.prediction import Classification, Regression, entropy
+from inference.results.mixture import entropy
+from inference.results.prediction import Classification, Regression
 
 __all__ = ["Average", "Averages"]
 

@@ -110,7 +110,7 @@ def in_data_units(prediction: Prediction, y: Any) -> tuple[Prediction, np.ndarra
     if not isinstance(prediction, Prediction):
         raise TypeError(f"prediction must be what predict gives for a network, got {type(prediction).__name__}")
     if isinstance(y, Split):
-        return y.restore(prediction), y.y_original  # type: ignore[type-var]
+        return y.restore(prediction), y.y_original
     return prediction, np.asarray(targets_of(y))
 
 
@@ -169,7 +169,7 @@ def _crps_at_zero(mean: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def _crps(prediction: Regression, y: np.ndarray) -> np.ndarray:
-    conditional = prediction.likelihood.conditional(prediction.outputs, prediction.noise)  # type: ignore[attr-defined]
+    conditional = prediction.likelihood.conditional(prediction.outputs, prediction.noise)
     location, scale = (values.reshape(-1, y.size) for values in (conditional.location, conditional.scale))
     if isinstance(conditional, NormalConditional):
         return crps_of_mixture(location, scale, y.ravel())

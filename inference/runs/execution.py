@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import jax
@@ -14,8 +14,9 @@ from data.pairs import inputs_of
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Values
+from inference.engine.stage import Stage
 from inference.host.compiling import enable_compilation_cache, tracing
-from inference.host.seeds import as_key
+from inference.host.seeds import Stream, as_key
 from inference.host.telling import tell
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
@@ -23,16 +24,15 @@ from inference.results.function_space import probes
 from inference.results.posterior import Posterior
 from inference.results.running_averages import Average, Averages
 from inference.runs.side_by_side import best, fit_together, restarts
-from inference.runs.starts import Starts, find_starts
-from inference.runs.stopping import enough, milestones, settled
+from inference.runs.starts import Starts, find_starts, fits
+from inference.runs.stopping import stop_of
+from inference.samplers import Sampler
 from inference.target.binding import Bound, bind
 from inference.target.density import TEMPERINGS, Data
 from models import Network
 from models.validation import one_of, positive_number
 
 __all__ = ["Plan", "execute", "failed_restarts", "plan"]
-
-_STARTS, _PILOT = 2**30, 2**30 + 1  # folded into the key for these stages; chains fold in their numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,7 @@ def plan(
     one_of("tempering", tempering, TEMPERINGS)
     with tracing(method.precision):
         bound = bind(model, args, float(temperature), tempering, method.chunk_size)
-        method = method.resolved(bound.target, bound.data)
-        method.check(bound.target, bound.data)
+        method = method.suited(bound.target, bound.data)
         if own := method.identity(bound.target, bound.data):
             bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)
@@ -120,39 +119,31 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     for note in plan.notes:
         tell(note)
     enable_compilation_cache()
-    starts = find_starts(method, bound.target, bound.data, jax.random.fold_in(plan.key, _STARTS), progress, ledger)
-    if method.fits > 1:
+    starts = find_starts(
+        method, bound.target, bound.data, jax.random.fold_in(plan.key, Stream.STARTS), progress, ledger
+    )
+    if fits(method) > 1:
         return _best(plan, starts, ledger("chains"), progress)
-    stage = partial(drive, target=bound.target, data=bound.data, progress=progress)
-    cost = starts.cost
-    pilot = method.pilot()
+    cost, pilot = starts.cost, method.pilot()
     if pilot is not None:
-        piloted = stage(
-            pilot, key=jax.random.fold_in(plan.key, _PILOT), starts=starts.positions[:1], settings=settings,
-            title=f"{method.name} pilot", ledger=ledger("pilot"), gather=False,
-            keeping=replace(plan.keeping, inputs=None, keep="all"),
-        )  # fmt: skip
+        piloted = drive(_pilot_stage(plan, pilot, starts), ledger("pilot"), progress)
         if piloted.interrupted:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         settings, cost = method.tuned(settings, piloted.states[0]), cost + piloted.cost
-    record = partial(plan.posterior, cost=cost, start=starts.how)
-    outcome = stage(
-        method, key=plan.key, starts=starts.positions, settings=settings, title=method.name, ledger=ledger("chains"),
-        keeping=plan.keeping, milestones=milestones(method),
-        enough=lambda draws, scalars: (
-            enough(record(draws, scalars, {}, [])) if method.kept else _settled(method, scalars["loss"])
-        ),
-    )  # fmt: skip
+    outcome = drive(_chains_stage(plan, starts, settings), ledger("chains"), progress)
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
     concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
     for concern in concerns:
         tell(concern)
     for chain, why in outcome.stopped.items():
         tell(f"chain {chain} stopped before its end, and its draws are left out: {why}")
-    posterior = record(outcome.draws, outcome.statistics, outcome.curves, outcome.averages)
-    return replace(
-        posterior,
+    return plan.posterior(
+        outcome.draws,
+        outcome.statistics,
+        outcome.curves,
+        outcome.averages,
         cost=cost + outcome.cost,
+        start=starts.how,
         ended=outcome.ended,
         stopped=outcome.stopped,
         concerns=concerns,
@@ -160,13 +151,44 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     )
 
 
+def _pilot_stage(plan: Plan, pilot: Method, starts: Starts) -> Stage:
+    """One chain from the first start, of which only the last state is of use."""
+    return Stage(
+        title=f"{plan.method.name} pilot",
+        method=pilot,
+        target=plan.bound.target,
+        data=[plan.bound.data],
+        key=jax.random.fold_in(plan.key, Stream.PILOT),
+        starts=starts.positions[:1],
+        settings=plan.settings,
+        keeping=replace(plan.keeping, inputs=None, keep="all"),
+        gather=False,
+    )
+
+
+def _chains_stage(plan: Plan, starts: Starts, settings: Any) -> Stage:
+    """All chains, each from its start."""
+    method, bound = plan.method, plan.bound
+    return Stage(
+        title=method.name,
+        method=method,
+        target=bound.target,
+        data=[bound.data] * method.chains,
+        key=plan.key,
+        starts=starts.positions,
+        settings=settings,
+        keeping=plan.keeping,
+        stop=stop_of(method, plan.model, plan.keeping.probes, bound.deterministic),
+    )
+
+
 def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posterior:
     """The best of several fits from different starts."""
     method, bound = plan.method, plan.bound
     assert isinstance(method, Optimisation)
-    together, fits = restarts(method, bound.data, plan.key)
-    each, cost, ended = fit_together(together, bound.target, fits, starts.positions, ledger, progress)
-    draws, statistics, curves, guide = best(each, method.fits)
+    together, data = restarts(method, bound.data, plan.key)
+    each, cost, ended = fit_together(together, bound.target, data, starts.positions, ledger, progress)
+    draws, statistics, curves, guide = best(each, method.restarts)
     notes = plan.notes + failed_restarts(method, guide)
     for note in notes[len(plan.notes) :]:
         tell(note)
@@ -181,27 +203,23 @@ def failed_restarts(method: Method, guide: Values) -> tuple[str, ...]:
     if not failed.size:
         return ()
     return (
-        f"{method.name}: of {method.fits} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
+        f"{method.name}: of {fits(method)} restarts {', '.join(map(str, failed))} failed, as the loss was no longer "
         "finite; the best of the others is kept",
     )
 
 
-def _settled(method: Any, loss: np.ndarray) -> bool:
-    """Whether an optimiser may stop before its last step."""
-    return loss.shape[1] < method.steps and settled(loss, method.patience)
-
-
 def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: Any) -> Keeping:
     network = isinstance(model, Network)
+    keep, until = (method.keep, method.until) if isinstance(method, Sampler) else ("all", None)
     if predict_at is not None and not (network and method.kept):
         raise ValueError("predict_at averages the predictions of a sampler's draws of a network; leave it out")
-    if method.keep == "last_layer" and not network:
+    if keep == "last_layer" and not network:
         raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
-    if method.keep == "none" and not network and getattr(method, "until", None):
+    if keep == "none" and not network and until:
         raise ValueError('until needs draws to judge; with keep="none" leave it out')
     inputs = (
         model.validate(inputs_of(predict_at), precision=method.precision)[0]
         if isinstance(model, Network) and predict_at is not None
         else None
     )
-    return Keeping(method.keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)
+    return Keeping(keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)

@@ -13,7 +13,7 @@ import numpy as np
 from inference.catalogue import chosen_method
 from inference.engine.ledger import Ledger
 from inference.host.compiling import enable_compilation_cache, in_a_hurry, tracing
-from inference.host.seeds import as_key, plain_seed
+from inference.host.seeds import Stream, as_key, plain_seed
 from inference.host.telling import tell
 from inference.methods import Method
 from inference.optimisation.optimiser import Optimisation
@@ -64,8 +64,8 @@ def run_folds(
         raise ValueError(
             f"run_folds fits what optimises once per fold, mle, map or svi, got {chosen.name}; use run for each fold"
         )
-    if chosen.fits > 1:
-        raise ValueError(f"run_folds makes one fit per fold, got restarts={chosen.fits}; leave it out, or use run")
+    if chosen.restarts > 1:
+        raise ValueError(f"run_folds makes one fit per fold, got restarts={chosen.restarts}; leave it out, or use run")
     if chosen.chunk_size is not None:
         raise ValueError(
             f"run_folds takes all rows of a step at once, so chunk_size={chosen.chunk_size} would do nothing; leave it "
@@ -112,10 +112,10 @@ def run_folds(
     if not found.all():
         bad = int(np.argmin(found))
         raise explain_start(plans[bad].bound.target, plans[bad].bound.data, starts[bad])
-    fits, cost, ended = fit_together(together, target, data, starts, Ledger(), progress)
+    each_fit, cost, ended = fit_together(together, target, data, starts, Ledger(), progress)
     return [
         each.posterior(fit.draws, fit.statistics, fit.curves, [], cost=cost, ended=ended, guide=fit.guide)
-        for each, fit in zip(plans, fits.values(), strict=True)
+        for each, fit in zip(plans, each_fit.values(), strict=True)
     ]
 
 
@@ -125,6 +125,6 @@ def _starts(target: Target, data: Data, numbers: jax.Array, keys: jax.Array, how
 
     def one(data: Data, numbers: jax.Array, key: jax.Array) -> tuple[Position, jax.Array]:
         own = replace(target, model=with_numbers(target.model, numbers), block=0)
-        return own.start(jax.random.fold_in(key, 2**30), data, how)
+        return own.start(jax.random.fold_in(key, Stream.STARTS), data, how)
 
     return jax.vmap(one)(data, numbers, keys)

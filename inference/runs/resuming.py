@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from inference.optimisation.optimiser import Optimisation
 from inference.results.posterior import Posterior
 from inference.runs.execution import Plan, execute, failed_restarts, plan
 from inference.runs.side_by_side import Together, best, restarts, separate
-from inference.runs.starts import start_of
+from inference.runs.starts import fits, start_of
 from models import restored_model, to_recipe
 from models.validation import positive_number
 
@@ -141,11 +141,11 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     if fitted:
         curves = scalars
         with tracing(planned.method.precision):
-            states = [(driven.portion(data, i), *end[:2]) for i, end in zip(going, ends, strict=True)]
+            states = [(data[i], *end[:2]) for i, end in zip(going, ends, strict=True)]
             draws, scalars, finished = programs.conclusions(driven, planned.bound.target, states)
         if isinstance(driven, Together):
-            fits = separate(driven, planned.method.fits, going, draws, scalars, curves, finished)
-            draws, scalars, curves, guide = best(fits, planned.method.fits)
+            each = separate(driven, fits(planned.method), going, draws, scalars, curves, finished)
+            draws, scalars, curves, guide = best(each, fits(planned.method))
         else:
             guide = planned.method.fitted(finished[0])
     concerns = planned.method.concerns(planned.bound.target, planned.bound.data, scalars, going)
@@ -165,24 +165,25 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     )  # fmt: skip
 
 
-def _driven(planned: Plan) -> tuple[Method, Any]:
-    """What the chains of a run are driven by, and its data: the method itself, or several fits of it."""
+def _driven(planned: Plan) -> tuple[Method, Sequence[Any]]:
+    """What the chains of a run are driven by, and the data of each: the method itself, or several fits of it."""
     method, data = planned.method, planned.bound.data
-    return (
-        restarts(method, data, planned.key) if isinstance(method, Optimisation) and method.fits > 1 else (method, data)
-    )
+    if fits(method) == 1:
+        return method, [data] * method.chains
+    assert isinstance(method, Optimisation)
+    together, every = restarts(method, data, planned.key)
+    return together, together.portions(every)
 
 
-def _saved_form(planned: Plan, driven: Method, data: Any) -> Any:
+def _saved_form(planned: Plan, driven: Method, data: Sequence[Any]) -> Any:
     """The form of what is saved of a chain."""
     target = planned.bound.target
     with tracing(planned.method.precision):
         position = target.position(planned.bound.data)
         if isinstance(driven, Together):
-            size = data.keys.shape[1]
+            size = data[0].keys.shape[0]
             position = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), position)
-        portion = driven.portion(data, 0)
-        return saved_shapes(driven, target, portion, position, planned.key, planned.settings, planned.keeping)
+        return saved_shapes(driven, target, data[0], position, planned.key, planned.settings, planned.keeping)
 
 
 def _whereabouts(stages: dict[str, Journal]) -> str:

@@ -6,7 +6,6 @@ compiled step through `jax.vmap`: small networks leave most of a core idle, and 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -18,10 +17,12 @@ import numpy as np
 from inference.engine.driver import drive
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger, Values
-from inference.host.machine import Cost
-from inference.methods import Emission, Method, Step
+from inference.engine.stage import Stage
+from inference.host.machine import Cost, cores
+from inference.host.seeds import Stream
+from inference.methods import Emission, Kernel, Method, Step
 from inference.optimisation.optimiser import Optimisation
-from inference.runs.stopping import milestones, settled
+from inference.runs.stopping import stop_of
 from inference.target.density import Data, Position, Target
 from models import Network, numbers_of, with_numbers
 
@@ -74,6 +75,37 @@ class Fit(NamedTuple):
     guide: Values
 
 
+@dataclass(frozen=True)
+class TogetherKernel(Kernel):
+    """A step of each fit of a group.
+
+    Attributes:
+        kernel: of one fit.
+        apart: whether each fit has data and numbers of its own.
+    """
+
+    kernel: Kernel
+    apart: bool
+
+    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> FitsState:
+        """Each fit's own, from its own start and key."""
+        each = _each_fit(
+            self.apart, target, data,
+            lambda target, data, key, position: self.kernel.init(target, data, position, key, None), position,
+        )  # fmt: skip
+        return FitsState(each, jnp.zeros(data.places.shape, bool))
+
+    def step(self, target: Target, data: Any, state: FitsState, limit: jax.Array) -> Step:
+        """One step of each fit; the loss of one that has failed stays NaN, whatever its steps still do."""
+        each, (draws, info) = _each_fit(
+            self.apart, target, data,
+            lambda target, data, key, state: self.kernel.step(target, data, state, limit)[:2], state.each,
+        )  # fmt: skip
+        failed = state.failed | ~jnp.isfinite(info["loss"])
+        loss = jnp.where(failed, jnp.nan, info["loss"])
+        return Step(FitsState(each, failed), (draws, info | {"loss": loss, _PLACE: data.places}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Together(Method):
     """Groups of fits of one method.
@@ -101,39 +133,24 @@ class Together(Method):
         """Optimiser steps of one fit; all fits of a group take the same number."""
         return self.method.iterations
 
-    def program(self) -> Together:
+    def kernel(self) -> TogetherKernel:
         """How many groups there are does not shape the program of one."""
-        return replace(self, method=self.method.program(), groups=1)
+        return TogetherKernel(self.method.kernel(), self.apart)
 
-    def portion(self, data: Fits, chain: int) -> Fits:
-        """The fits of one group."""
-        return _at(data, chain) if self.apart else data._replace(keys=data.keys[chain], places=data.places[chain])
+    def portions(self, fits: Fits) -> list[Fits]:
+        """The fits of each group."""
+        if self.apart:
+            return [_at(fits, group) for group in range(self.groups)]
+        return [fits._replace(keys=fits.keys[group], places=fits.places[group]) for group in range(self.groups)]
 
-    def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> FitsState:
-        """Each fit's own, from its own start and key."""
-        each = self._each(
-            target, data, lambda target, data, key, position: self.method.init(target, data, position, key, None),
-            position,
-        )  # fmt: skip
-        return FitsState(each, jnp.zeros(data.places.shape, bool))
-
-    def step(self, target: Target, data: Any, state: FitsState, limit: jax.Array) -> Step:
-        """One step of each fit; the loss of one that has failed stays NaN, whatever its steps still do."""
-        each, (draws, info) = self._each(
-            target, data, lambda target, data, key, state: self.method.step(target, data, state, limit)[:2], state.each
-        )
-        failed = state.failed | ~jnp.isfinite(info["loss"])
-        loss = jnp.where(failed, jnp.nan, info["loss"])
-        return Step(FitsState(each, failed), (draws, info | {"loss": loss, _PLACE: data.places}))
-
-    def conclude(self, target: Target, data: Any, state: FitsState, key: jax.Array) -> Emission:
+    def conclude(self, target: Target, data: Any, state: FitsState, key: jax.Array) -> tuple[Emission, FitsState]:
         """Each fit's own, (fit, draw, ...)."""
-        return self._each(
-            target,
-            data,
-            lambda target, data, key, state: self.method.conclude(target, data, state, jax.random.fold_in(key, 1)),
-            state.each,
-        )
+
+        def one(target: Target, data: Data, key: jax.Array, state: Any) -> tuple[Emission, Any]:
+            return self.method.conclude(target, data, state, jax.random.fold_in(key, Stream.CONCLUSION))
+
+        emission, each = _each_fit(self.apart, target, data, one, state.each)
+        return emission, state._replace(each=each)
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first fit that fails, if each has its own data; else when the last of the group has failed."""
@@ -149,7 +166,9 @@ class Together(Method):
 
     def gradients(self, info: dict[str, np.ndarray], data: Any) -> float:
         """Those of all fits of the group."""
-        one = _at(data.data, (0, 0)) if self.apart else data.data
+        one = data.data
+        if self.apart:
+            one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), one)
         return self.method.gradients(info, one) * info["loss"].shape[1]
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
@@ -157,18 +176,21 @@ class Together(Method):
         loss = info["loss"][:, np.isfinite(info["loss"][-1])]
         return f"{loss.shape[1]} fits, mean {self.method.status({'loss': loss}, sums)}"
 
-    def _each(self, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
-        def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:
-            own = replace(target, model=with_numbers(target.model, numbers)) if self.apart else target
-            return function(own, data, key, argument)
 
-        axes = (0, 0, 0, 0, 0) if self.apart else (None, None, 0, 0, 0)
-        return jax.vmap(one, axes)(*fits, argument)
+def _each_fit(apart: bool, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
+    """What a function of target, data, key and argument gives for each fit of a group."""
+
+    def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:
+        own = replace(target, model=with_numbers(target.model, numbers)) if apart else target
+        return function(own, data, key, argument)
+
+    axes = (0, 0, 0, 0, 0) if apart else (None, None, 0, 0, 0)
+    return jax.vmap(one, axes)(*fits, argument)
 
 
 def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together, Fits]:
     """Several fits to the same data, in as many groups on any machine, so that any machine can resume them."""
-    count = method.fits
+    count = method.restarts
     groups = min(2, count)
     together = Together(method=method, groups=groups, apart=False, precision=method.precision)
     return together, Fits(data, (), _dealt(jax.random.split(key, count), groups), _dealt(_counted(count), groups))
@@ -181,8 +203,7 @@ def folds(
 
     A target whose model has numbers for arguments can't be differentiated block by block, so it takes all rows at once.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    groups = min(cores, len(every))
+    groups = min(cores(), len(every))
     numbers = np.asarray([numbers_of(model) for _, model in every])
     data = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), groups), *(data for data, _ in every))
     shared = replace(target, model=with_numbers(target.model, (1.0,) * numbers.shape[1]), block=0)
@@ -204,13 +225,18 @@ def fit_together(
     """
     method, count = together.method, len(starts)
     positions = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), together.groups), *jax.device_get(starts))
-    outcome = drive(
-        together, target, fits, fits.keys[0, 0], starts=[_at(positions, i) for i in range(together.groups)],
-        settings=None, title=f"{method.name}, {count} fits", progress=progress, ledger=ledger,
-        keeping=Keeping("all", target.model, np.zeros(0)), milestones=milestones(method),
-        enough=lambda draws, scalars: scalars["loss"].shape[1] < method.steps
-        and settled(scalars["loss"], method.patience),
-    )  # fmt: skip
+    stage = Stage(
+        title=f"{method.name}, {count} fits",
+        method=together,
+        target=target,
+        data=together.portions(fits),
+        key=fits.keys[0, 0],
+        starts=[_at(positions, i) for i in range(together.groups)],
+        settings=None,
+        keeping=Keeping("all", target.model, np.zeros(0)),
+        stop=stop_of(method, target.model, np.zeros(0)),
+    )
+    outcome = drive(stage, ledger, progress)
     if outcome.interrupted:
         raise KeyboardInterrupt("stopped before all fits were done: there is nothing to return")
     if outcome.stopped and together.apart:

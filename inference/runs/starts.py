@@ -15,22 +15,22 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import lax
 
 from inference.engine import programs
 from inference.engine.driver import drive
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger
+from inference.engine.stage import Stage
 from inference.host.compiling import tracing
 from inference.host.machine import Cost
 from inference.methods import Method
-from inference.optimisation.points import Ensemble
+from inference.optimisation.optimiser import Optimisation
+from inference.optimisation.points import Ensemble, NegativeLogDensity
 from inference.target.binding import explain_start
 from inference.target.density import Data, Position, Target
-from inference.target.minibatches import Minibatch
 from models import Network
 
-__all__ = ["Starts", "find_starts", "start_of"]
+__all__ = ["Starts", "find_starts", "fits", "start_of"]
 
 _STEPS = 1000
 _BATCH, _WHOLE = 128, 2000  # rows per step, from so many rows on
@@ -70,23 +70,36 @@ def find_starts(
         return _at_random(method, target, data, random_key, how)
     rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
     trainer = _Trainer(
-        chains=method.chains if how == "ensemble" else method.fits,
+        chains=method.chains if how == "ensemble" else fits(method),
         steps=_STEPS,
         batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
         held=_held(target.model, target, data) if isinstance(target.model, Network) else (),
     )
     first = _at_random(trainer, target, data, random_key, "random", trainer.held)
-    trained = drive(
-        trainer, target, data, train_key, starts=first.positions, settings=None, title=f"{method.name} start",
-        progress=progress, gather=False, ledger=ledger("start"), keeping=Keeping("all", target.model, np.zeros(0)),
-    )  # fmt: skip
+    stage = Stage(
+        title=f"{method.name} start",
+        method=trainer,
+        target=target,
+        data=[data] * trainer.chains,
+        key=train_key,
+        starts=first.positions,
+        settings=None,
+        keeping=Keeping("all", target.model, np.zeros(0)),
+        gather=False,
+    )
+    trained = drive(stage, ledger("start"), progress)
     if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     positions = [state.parameters for state in trained.states]
     if how == "map":
         positions = positions * method.chains
     return Starts(positions, how, first.cost + trained.cost)
+
+
+def fits(method: Method) -> int:
+    """How many fits from different starts a method makes, of which the best is kept."""
+    return method.restarts if isinstance(method, Optimisation) else 1
 
 
 def start_of(method: Method, model: Any) -> str:
@@ -104,12 +117,9 @@ class _Trainer(Ensemble):
 
     held: tuple[str, ...] = ()
 
-    def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Position, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+    def objective(self) -> NegativeLogDensity:
         """Minus the log density, without a gradient in the sites that are held."""
-        held = {name: lax.stop_gradient(parameters[name]) for name in self.held}
-        return super().objective(target, data, batch, parameters | held, key)
+        return NegativeLogDensity(self.estimate, self.held)
 
 
 def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
@@ -123,7 +133,7 @@ def _at_random(
     began = time.perf_counter()
     positions = []
     with tracing(method.precision):
-        for i in range(max(method.chains, method.fits)):
+        for i in range(max(method.chains, fits(method))):
             position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
             if not found:
                 raise explain_start(target, data, position)

@@ -1,4 +1,4 @@
-r"""One step of Langevin dynamics with momentum on a minibatch, and what is measured beside it.
+r"""The kernel of SGLD and SGHMC: Langevin dynamics with momentum on minibatches, and what is measured beside it.
 
     r <- (1 - a) r + e G g(w) + sqrt(2 a e T G) n
     w <- w + r
@@ -9,18 +9,21 @@ See `inference.sgmcmc.sgld_sghmc` for what it means, `inference.sgmcmc.minibatch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from inference.sgmcmc.minibatch_gradients import Centre, Randomness, estimated_gradient
+from inference.methods import Kernel, Step
+from inference.sgmcmc.minibatch_gradients import Centre, Randomness, as_position, as_vector, estimated_gradient
 from inference.sgmcmc.step_sizes import SCHEDULES, Settings, Tuning
-from inference.target.density import Data, Target
+from inference.target.density import Data, Position, Target
 
-__all__ = ["Langevin", "State"]
+__all__ = ["LangevinKernel", "State"]
 
+_TINY = 1e-30
 _MEASURED = 3  # gradients that a measurement takes: one of other rows, and two for a product with the Hessian
 
 
@@ -54,11 +57,11 @@ class State(NamedTuple):
     steps: jax.Array
 
 
-class Langevin(NamedTuple):
-    """What a step depends on beside the data.
+@dataclass(frozen=True)
+class LangevinKernel(Kernel):
+    """Steps up to the next draw.
 
     Attributes:
-        target: whose log density is followed.
         damping: a.
         batch_size: rows per step, or None.
         schedule: of the step size.
@@ -66,23 +69,23 @@ class Langevin(NamedTuple):
         precondition: whether a pilot finds G.
     """
 
-    target: Target
     damping: float
     batch_size: int | None
     schedule: str
     control: bool
     precondition: bool
 
-    def begin(self, data: Data, position: jax.Array, key: jax.Array, settings: Settings) -> State:
+    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> State:
         """At rest at a start."""
+        vector = as_vector(position)
         direction_key, key = jax.random.split(key)
-        zero = jnp.zeros((), position.dtype)
+        zero = jnp.zeros((), vector.dtype)
         return State(
-            position,
-            jnp.zeros_like(position),
-            Centre.at(self.target, data, position, self.control),
+            vector,
+            jnp.zeros_like(vector),
+            Centre.at(target, data, vector, self.control),
             jax.tree.map(jnp.asarray, settings),
-            Tuning.begin(jax.random.normal(direction_key, position.shape, position.dtype)),
+            Tuning.begin(jax.random.normal(direction_key, vector.shape, vector.dtype)),
             zero,
             zero,
             zero,
@@ -91,21 +94,49 @@ class Langevin(NamedTuple):
             jnp.int32(0),
         )
 
-    def move(self, data: Data, state: State) -> State:
+    def step(self, target: Target, data: Data, state: State, limit: jax.Array) -> Step:
+        """Steps up to the next draw, or as many as `limit` allows."""
+        thin = state.settings.thin
+        steps = jnp.minimum(thin - state.steps % thin, limit)
+        state = lax.fori_loop(0, steps, lambda _, state: self.move(target, data, state), state)
+        complete = state.steps % thin == 0
+        settings, temperature = state.settings, data.temperature
+        step_size, _ = self.step_size(settings, state.steps - 1)
+        square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
+        noise = state.tuning.mean_noise(settings.preconditioner)
+        position = as_position(target, data, state.position)
+        statistics = {
+            "configurational_temperature": state.pull / thin,
+            "gradient_noise_ratio": step_size * noise / (2 * self.damping * temperature),
+            "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
+            "lp": lax.cond(
+                complete & settings.draws(state.steps - 1),
+                lambda: target.log_density(position, data),
+                lambda: state.log_density / temperature,  # of no draw: to see that it is finite
+            ),
+            "n_gradients": state.gradients,
+            "n_steps": thin,
+            "step_size": step_size,
+        }
+        emission = target.constrain(position, data), statistics
+        pull, gradients = (jnp.where(complete, 0.0, sum_so_far) for sum_so_far in (state.pull, state.gradients))
+        return Step(state._replace(pull=pull, gradients=gradients), emission, complete, steps)
+
+    def move(self, target: Target, data: Data, state: State) -> State:
         """One step."""
-        state = self._centred(data, state)
+        state = self._centred(target, data, state)
         drawn = Randomness.draw(state.key, 2 * state.steps, state.position)
-        rows = self._rows(drawn, data)
-        log_density, gradient = estimated_gradient(self.target, data, state.position, rows, state.centre)
+        rows = self._rows(target, drawn, data)
+        log_density, gradient = estimated_gradient(target, data, state.position, rows, state.centre)
         looks = state.settings.looks(state.steps)
-        state = lax.cond(looks, lambda: self._look(data, state, gradient), lambda: state)
+        state = lax.cond(looks, lambda: self._look(target, data, state, gradient), lambda: state)
         settings = state.settings
         step_size, hot = self.step_size(settings, state.steps)
         injected = 2 * self.damping * step_size * hot
         scale = settings.preconditioner
         noise = jnp.sqrt(injected * data.temperature * scale) * drawn.normal
         momentum = (1 - self.damping) * state.momentum + step_size * scale * gradient + noise
-        share = 1.0 if rows is None else len(rows) / self.target.rows(data)
+        share = 1.0 if rows is None else len(rows) / target.rows(data)
         return state._replace(
             position=state.position + momentum,
             momentum=momentum,
@@ -121,24 +152,22 @@ class Langevin(NamedTuple):
         rate, hot = SCHEDULES[self.schedule](settings, step)
         return settings.step_size * jnp.where(settings.pilot, 1.0, rate), settings.pilot | hot
 
-    def _rows(self, drawn: Randomness, data: Data) -> jax.Array | None:
-        return None if self.batch_size is None else drawn.rows(self.batch_size, self.target.rows(data))
+    def _rows(self, target: Target, drawn: Randomness, data: Data) -> jax.Array | None:
+        return None if self.batch_size is None else drawn.rows(self.batch_size, target.rows(data))
 
-    def _centred(self, data: Data, state: State) -> State:
+    def _centred(self, target: Target, data: Data, state: State) -> State:
         """With the centre moved here, if it is halfway through a warm-up: near the posterior, and before e is final."""
         here = state.steps % state.settings.length == state.settings.warmup // 2
-        centre = lax.cond(
-            here, lambda: Centre.at(self.target, data, state.position, self.control), lambda: state.centre
-        )
+        centre = lax.cond(here, lambda: Centre.at(target, data, state.position, self.control), lambda: state.centre)
         return state._replace(centre=centre, gradients=state.gradients + here * self.control)
 
-    def _look(self, data: Data, state: State, gradient: jax.Array) -> State:
+    def _look(self, target: Target, data: Data, state: State, gradient: jax.Array) -> State:
         """Measure noise and curvature and, in the first warm-up, set preconditioner and step size by them."""
-        rows = self._rows(Randomness.draw(state.key, 2 * state.steps + 1, state.position), data)
+        rows = self._rows(target, Randomness.draw(state.key, 2 * state.steps + 1, state.position), data)
         settings, root = state.settings, jnp.sqrt(state.settings.preconditioner)
 
         def other(position: jax.Array) -> jax.Array:
-            return estimated_gradient(self.target, data, position, rows, state.centre)[1]
+            return estimated_gradient(target, data, position, rows, state.centre)[1]
 
         second, turned = jax.jvp(other, (state.position,), (root * state.tuning.direction,))
         first_draw = state.steps % settings.length == settings.warmup

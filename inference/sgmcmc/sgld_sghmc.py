@@ -35,23 +35,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from inference.methods import Step
 from inference.samplers import Sampler
-from inference.sgmcmc.langevin_step import Langevin, State
-from inference.sgmcmc.minibatch_gradients import as_position, as_vector
+from inference.sgmcmc.langevin_step import LangevinKernel, State
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
 from inference.sgmcmc.temperatures import noise_concern, temperature_concern
-from inference.target.density import Data, Position, Target
+from inference.target.density import Data, Target
 from inference.target.minibatches import check_rows
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["SGHMC", "SGLD"]
 
-_TINY = 1e-30
 _CYCLES, _TUNING = 4, 500
 _MOST_STEPS = 2**31 - 1  # as int32 counts them
 
@@ -157,10 +152,6 @@ class _StochasticGradient(Sampler):
         """Those after the warm-up, of each cycle."""
         return self._cycles
 
-    def program(self) -> _StochasticGradient:
-        """How long it runs is data of the program."""
-        return replace(self._of_length(0, 1), tuning=None, step_size=None, start=None)
-
     def _of_length(self, warmup: int, draws: int) -> _StochasticGradient:
         """One short chain."""
         cycles = 1 if self.schedule == "cyclical" else None
@@ -174,9 +165,15 @@ class _StochasticGradient(Sampler):
             "show how much, and half the step_size halves it."
         )
 
-    def check(self, target: Target, data: Data) -> None:
+    def suited(self, target: Target, data: Data) -> _StochasticGradient:
         """A minibatch needs a network or a subsampled plate, and no more rows than there are."""
         check_rows(self.name, self.batch_size, target, data)
+        return self
+
+    def kernel(self) -> LangevinKernel:
+        """How long it runs, and with which steps, are arrays of the settings; the rest shapes the program."""
+        precondition = self.preconditioner is not None
+        return LangevinKernel(self._damping, self.batch_size, self.schedule, self.control_variates, precondition)
 
     def settings(self, target: Target, data: Data) -> Settings:
         """Those of the pilot, if there is one."""
@@ -192,48 +189,6 @@ class _StochasticGradient(Sampler):
         """What the pilot found."""
         found = jax.device_get(state.settings)
         return Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size).found(found, self.schedule)
-
-    def _langevin(self, target: Target) -> Langevin:
-        return Langevin(
-            target,
-            self._damping,
-            self.batch_size,
-            self.schedule,
-            self.control_variates,
-            self.preconditioner is not None,
-        )
-
-    def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> State:
-        """At rest at a start."""
-        return self._langevin(target).begin(data, as_vector(position), key, settings)
-
-    def step(self, target: Target, data: Data, state: State, limit: jax.Array) -> Step:
-        """Steps up to the next draw, or as many as `limit` allows."""
-        langevin, thin = self._langevin(target), state.settings.thin
-        steps = jnp.minimum(thin - state.steps % thin, limit)
-        state = lax.fori_loop(0, steps, lambda _, state: langevin.move(data, state), state)
-        complete = state.steps % thin == 0
-        settings, damping, temperature = state.settings, self._damping, data.temperature
-        step_size, _ = langevin.step_size(settings, state.steps - 1)
-        square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
-        noise = state.tuning.mean_noise(settings.preconditioner)
-        position = as_position(target, data, state.position)
-        statistics = {
-            "configurational_temperature": state.pull / thin,
-            "gradient_noise_ratio": step_size * noise / (2 * damping * temperature),
-            "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
-            "lp": lax.cond(
-                complete & settings.draws(state.steps - 1),
-                lambda: target.log_density(position, data),
-                lambda: state.log_density / temperature,  # of no draw: to see that it is finite
-            ),
-            "n_gradients": state.gradients,
-            "n_steps": thin,
-            "step_size": step_size,
-        }
-        emission = target.constrain(position, data), statistics
-        pull, gradients = (jnp.where(complete, 0.0, sum_so_far) for sum_so_far in (state.pull, state.gradients))
-        return Step(state._replace(pull=pull, gradients=gradients), emission, complete, steps)
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first log density that is not finite."""

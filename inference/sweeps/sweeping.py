@@ -135,8 +135,9 @@ def sweep(
     name, cases, reference = varied(model, temperature, prior_scale, prior)
     numbers = _numbers(seeds)
     args, test = _data(model, args, test, score)
-    if score is None and chosen.keep != "all":
-        raise ValueError(f'{chosen.name}: keep must be "all" for the draws to predict, got {chosen.keep!r}')
+    keep = chosen.options().get("keep", "all")
+    if score is None and keep != "all":
+        raise ValueError(f'{chosen.name}: keep must be "all" for the draws to predict, got {keep!r}')
     measure = score or (lambda posterior: scores(posterior.predict(test), test))
     asked = _Asked(args, chosen, tempering, measure, None if directory is None else Path(directory), progress)
     with warnings.catch_warnings():

@@ -13,7 +13,6 @@ import numpy as np
 from numpyro import handlers
 from numpyro.distributions import MaskedDistribution, Unit
 from numpyro.infer.initialization import init_to_uniform
-from numpyro.infer.util import compute_log_probs
 
 from data import Split
 from data.pairs import as_pair, is_pair
@@ -21,6 +20,7 @@ from inference.target.arguments import Arguments, settle
 from inference.target.data_remarks import refuse_unbounded, remarks
 from inference.target.density import Data, Target, latent_sites
 from inference.target.plates import subsampled
+from inference.target.unstable import log_probs
 from models import Network, has_recipe
 from models.distributions import single, wrapped
 from models.validation import finite_array, lost_digits
@@ -270,8 +270,8 @@ def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
 def explain_start(target: Target, data: Data, position: dict[str, Any]) -> NoStart:
     """Why a position without a finite density is none: which sites are to blame."""
     sites = target.constrain(position, data)
-    log_probs, _ = compute_log_probs(target.model, target.arguments.fill(data.arrays), {}, sites)
-    bad = {name: float(value) for name, value in log_probs.items() if not np.isfinite(value)}
+    by_site, _ = log_probs(target.model, target.arguments.fill(data.arrays), sites)
+    bad = {name: float(value) for name, value in by_site.items() if not np.isfinite(value)}
     blame = ", ".join(f"'{name}' (log density {value})" for name, value in bad.items())
     return NoStart(
         "no initial point with finite density and gradient was found in 100 tries; "

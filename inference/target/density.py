@@ -37,12 +37,12 @@ from numpyro import handlers
 from numpyro.distributions import ImproperUniform
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_median, init_to_uniform
-from numpyro.infer.util import _unconstrain_reparam, compute_log_probs, constrain_fn
 
 from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
 from inference.target.trees import standard_normal
+from inference.target.unstable import at_position, constrained, jacobian_sites, log_probs
 from models.distributions import innermost
 
 __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper"]
@@ -128,11 +128,10 @@ class Target:
         """The three terms in one piece, in the precision of the position."""
         data = data.in_precision_of(position)
         model = self.model if view is None or view.layers is None else view.layers(self.model)
-        substituted = handlers.substitute(model, substitute_fn=partial(_unconstrain_reparam, position))
-        log_probs, trace = compute_log_probs(substituted, self.arguments.fill(data.arrays), {}, {})
-        jacobians = {f"_{name}_log_det" for name in position}
+        by_site, trace = log_probs(at_position(model, position), self.arguments.fill(data.arrays), {})
+        jacobians = jacobian_sites(position)
         likelihood = prior = jacobian = jnp.zeros(())
-        for name, log_prob in log_probs.items():
+        for name, log_prob in by_site.items():
             if name in jacobians:
                 jacobian = jacobian + log_prob
             elif trace[name]["is_observed"]:
@@ -180,7 +179,7 @@ class Target:
 
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
-        return constrain_fn(self.model, self.arguments.fill(data.arrays), {}, position, return_deterministic=True)
+        return constrained(self.model, self.arguments.fill(data.arrays), position)
 
     def position(self, data: Data) -> Position:
         """The shapes of a position; nothing is computed."""

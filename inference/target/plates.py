@@ -16,7 +16,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from numpyro.primitives import Messenger
+
+from models.effects import Messenger
 
 __all__ = ["Rows", "Subsampled", "subsampled"]
 

@@ -19,10 +19,10 @@ from numpyro import handlers
 from numpyro.distributions import Delta, constraints
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.autoguide import AutoGuide, AutoLaplaceApproximation
-from numpyro.infer.util import compute_log_probs
 
 from inference.target.arguments import fingerprint
 from inference.target.density import Data, Position, Target, latent_sites
+from inference.target.unstable import log_probs
 from inference.variational.guide import Drawn, Guide
 from models.distributions import innermost
 
@@ -180,7 +180,7 @@ class Foreign(Guide):
             return values.get(site["name"]) if site["type"] == "param" else None
 
         guide = handlers.substitute(handlers.seed(self.guide, key), substitute_fn=substitute)
-        return compute_log_probs(guide, target.arguments.fill(data.arrays), {}, {})
+        return log_probs(guide, target.arguments.fill(data.arrays), {})
 
 
 def _refuse_moving_supports(target: Target, data: Data) -> None:

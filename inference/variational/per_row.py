@@ -21,11 +21,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import get_opaque_trace_state
-from numpyro.primitives import Messenger
 
 from inference.target.density import Data, Position, Target
 from inference.target.trees import standard_normal
+from inference.target.unstable import trace_level
+from models.effects import Messenger
 from models.layers import affine
 
 __all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layers_of"]
@@ -106,14 +106,14 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
 
     class Recorder(Messenger):
         def __init__(self) -> None:
-            self.outermost = get_opaque_trace_state(convention="nnx")
+            self.outermost = trace_level()
             super().__init__()
 
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] != "layer":
                 return
             dense, _ = found.get(msg["name"], (True, True))
-            in_a_loop = get_opaque_trace_state(convention="nnx") != self.outermost  # whose body is traced once
+            in_a_loop = trace_level() != self.outermost  # whose body is traced once
             once = msg["name"] not in found and msg["args"][0].ndim == 2 and not in_a_loop
             found[msg["name"]] = dense and msg["fn"] is affine, once
 

@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 
 from inference.methods import STARTS, Emission
-from inference.optimisation.optimiser import Optimisation, OptimisationState
+from inference.optimisation.optimiser import Objective, Optimisation, OptimisationState
 from inference.target.density import Data, Position, Target, Terms, View
 from inference.target.minibatches import Minibatch
 from inference.variational.correlated import FullRank, LowRank
@@ -41,12 +41,67 @@ from inference.variational.numpyro_guides import Foreign
 from models import Network
 from models.validation import one_of, positive_integer
 
-__all__ = ["GUIDES", "SVI", "chosen_guide"]
+__all__ = ["GUIDES", "SVI", "FreeEnergy", "chosen_guide"]
 
 GUIDES: dict[str, type[Guide]] = {guide.name: guide for guide in (Gaussian, LowRank, FullRank, Mixture, Dropout)}
 """The guides by name."""
 
 _GUIDE_OPTIONS = tuple(dict.fromkeys(option for guide in GUIDES.values() for option in guide.takes()))
+
+
+@dataclass(frozen=True)
+class FreeEnergy(Objective):
+    """The free energy of a guide, estimated by draws from it.
+
+    Attributes:
+        guide: see `SVI`.
+        particles: see `SVI`.
+        kl_weights: see `SVI`.
+    """
+
+    guide: Guide
+    particles: int
+    kl_weights: str
+
+    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
+        """A narrow guide around the start."""
+        return self.guide.begin(target, data, position, key)
+
+    def loss(
+        self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The free energy, and its pieces untempered: expected log-likelihood and KL divergence from the prior."""
+        family = self.guide
+        entropy = family.entropy(parameters)
+
+        def one(drawn: Drawn, key: jax.Array) -> tuple[Terms, jax.Array]:
+            view = View(partial(family.expected_log_prior, parameters), family.layers(parameters, key))
+            terms = target.estimate(drawn.position, data, batch.rows, view)
+            if family.has_points:
+                terms = terms._replace(log_jacobian=jnp.zeros(()))
+            return terms, -drawn.log_density if entropy is None else entropy
+
+        def particle(key: jax.Array) -> tuple[Terms, jax.Array]:
+            draw_key, layer_key = jax.random.split(key)
+            weights, drawn = family.strata(target, data, parameters, draw_key)
+            if weights is None:
+                return one(drawn, layer_key)
+            each = jax.vmap(one)(drawn, jax.random.split(layer_key, len(weights)))
+            return jax.tree.map(lambda leaf: weights @ leaf, each)
+
+        if self.particles == 1:
+            terms, entropy_term = particle(key)
+        else:
+            every = jax.vmap(particle)(jax.random.split(key, self.particles))
+            terms, entropy_term = jax.tree.map(jnp.mean, every)
+        weight = _blundell(batch) if self.kl_weights == "blundell" else 1.0
+        weighted = terms._replace(log_prior=weight * terms.log_prior)
+        rest = terms.log_jacobian + entropy_term
+        return -target.tempered(weighted, data) - weight * rest, {
+            "loss": -target.tempered(terms, data) - rest,
+            "expected_log_likelihood": terms.log_likelihood,
+            "kl": -terms.log_prior - rest,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -79,7 +134,7 @@ class SVI(Optimisation):
     particles: int = 1
     kl_weights: str = "uniform"
     start: str | None = None
-    restarts: int = 1
+    restarts: int = 1  # type: ignore[misc]
 
     def __init__(self, *, guide: Any = "gaussian", **options: Any) -> None:
         own = {item.name: item.default for item in fields(self)}
@@ -121,29 +176,17 @@ class SVI(Optimisation):
         given = {item.name: of_guide[item.name] for item in fields(self.guide) if of_guide[item.name] != item.default}
         return {**super().options(), **nothing, **given, "guide": self.guide.name}
 
-    def resolved(self, target: Target, data: Data) -> SVI:
-        """With a start that suits model and guide, if it is left open."""
-        if self.start is not None:
-            return self
-        at_map = isinstance(target.model, Network) and self.guide.starts_at_map
-        return replace(self, start="map" if at_map else "random")
-
-    def program(self) -> SVI:
-        """How many draws are taken at the end, how many others are fitted, and from where, does not shape the steps."""
-        return replace(self, draws=1, restarts=1, start="random")
-
-    @property
-    def fits(self) -> int:
-        """One per restart."""
-        return self.restarts
-
     @property
     def _evaluations(self) -> int:
         return self.particles * self.guide.evaluations
 
-    def check(self, target: Target, data: Data) -> None:
-        """Rows must be known for minibatches, and the guide must fit the model."""
-        super().check(target, data)
+    def objective(self) -> FreeEnergy:
+        """The guide's free energy."""
+        return FreeEnergy(self.guide, self.particles, self.kl_weights)
+
+    def suited(self, target: Target, data: Data) -> Optimisation:
+        """With a start that suits model and guide, if it is left open; rows must be known for minibatches."""
+        super().suited(target, data)
         self.guide.check(target, data)
         if self.guide.by_row and self.chunk_size is not None and self.batch_size is None:
             raise ValueError(
@@ -151,52 +194,18 @@ class SVI(Optimisation):
                 "go through a step together; bound its memory by batch_size, or let rows share their draw, by "
                 'estimator="weights" or masks="shared"'
             )
+        if self.start is not None:
+            return self
+        at_map = isinstance(target.model, Network) and self.guide.starts_at_map
+        return replace(self, start="map" if at_map else "random")
 
     def identity(self, target: Target, data: Data) -> str:
         """The guide's and the schedule's."""
         return self.guide.identity(target, data) + super().identity(target, data)
 
-    def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
-        """A narrow guide around the start."""
-        return self.guide.begin(target, data, position, key)
-
-    def objective(
-        self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
-    ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """The free energy, and its pieces untempered: expected log-likelihood and KL divergence from the prior."""
-        family = self.guide
-        entropy = family.entropy(parameters)
-
-        def one(drawn: Drawn, key: jax.Array) -> tuple[Terms, jax.Array]:
-            view = View(partial(family.expected_log_prior, parameters), family.layers(parameters, key))
-            terms = target.estimate(drawn.position, data, batch.rows, view)
-            if family.has_points:
-                terms = terms._replace(log_jacobian=jnp.zeros(()))
-            return terms, -drawn.log_density if entropy is None else entropy
-
-        def particle(key: jax.Array) -> tuple[Terms, jax.Array]:
-            draw_key, layer_key = jax.random.split(key)
-            weights, drawn = family.strata(target, data, parameters, draw_key)
-            if weights is None:
-                return one(drawn, layer_key)
-            each = jax.vmap(one)(drawn, jax.random.split(layer_key, len(weights)))
-            return jax.tree.map(lambda leaf: weights @ leaf, each)
-
-        if self.particles == 1:
-            terms, entropy_term = particle(key)
-        else:
-            every = jax.vmap(particle)(jax.random.split(key, self.particles))
-            terms, entropy_term = jax.tree.map(jnp.mean, every)
-        weight = _blundell(batch) if self.kl_weights == "blundell" else 1.0
-        weighted = terms._replace(log_prior=weight * terms.log_prior)
-        rest = terms.log_jacobian + entropy_term
-        return -target.tempered(weighted, data) - weight * rest, {
-            "loss": -target.tempered(terms, data) - rest,
-            "expected_log_likelihood": terms.log_likelihood,
-            "kl": -terms.log_prior - rest,
-        }
-
-    def conclude(self, target: Target, data: Data, state: OptimisationState, key: jax.Array) -> Emission:
+    def conclude(
+        self, target: Target, data: Data, state: OptimisationState, key: jax.Array
+    ) -> tuple[Emission, OptimisationState]:
         """Independent draws from the guide, with both log densities."""
         family = self.guide
         singular = family.singular(target, data)
@@ -208,7 +217,7 @@ class SVI(Optimisation):
                 statistics["guide_log_density"] = drawn.log_density
             return target.constrain(drawn.position, data), statistics
 
-        return lax.map(one, jax.random.split(key, self.draws))
+        return lax.map(one, jax.random.split(key, self.draws)), state
 
     def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
         """The guide's parameters, by name."""

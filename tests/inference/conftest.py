@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import inference
-from inference.disk import array_file as columns
+from inference.engine.pace import pace
 from tests.inference.small_run import MODEL, OPTIONS, X, Y, crash_after
 
 SMALL = 100  # bytes of a chunk: several draws, and several chunks
@@ -24,16 +24,13 @@ def plain() -> inference.Posterior:
 def _unfinished(tmp_path_factory):
     """The directory of a run that a crash ended after both places of its saves were used."""
     directory = tmp_path_factory.mktemp("runs") / "a"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "_CHUNK", SMALL)
-        crash_after(patch, 12)
-        with pytest.raises(KeyError, match="crash"):
-            inference.run(MODEL, X, Y, directory=directory, save_every=1e-9, **OPTIONS)
+    with crash_after(12, chunk_bytes=SMALL):
+        inference.run(MODEL, X, Y, directory=directory, save_every=1e-9, **OPTIONS)
     return directory
 
 
 @pytest.fixture
-def unfinished(_unfinished, tmp_path, monkeypatch):
+def unfinished(_unfinished, tmp_path):
     """A copy of that directory, for one test to go on with or to spoil."""
-    monkeypatch.setattr(columns, "_CHUNK", SMALL)
-    return Path(shutil.copytree(_unfinished, tmp_path / "copy"))
+    with pace(chunk_bytes=SMALL):
+        yield Path(shutil.copytree(_unfinished, tmp_path / "copy"))

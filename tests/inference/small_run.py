@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +13,23 @@ import pytest
 
 import inference
 import models
-from inference.disk import journal
-from inference.engine import chain as chains
+from inference.disk.journal import Journal
+from inference.engine.pace import pace
 
-__all__ = ["MODEL", "OPTIONS", "X", "Y", "crash_after", "newest_save", "reseal_description", "same"]
+__all__ = ["MODEL", "OPTIONS", "TINY", "X", "Y", "crash_after", "newest_save", "reseal_description", "same"]
 
 X = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 Y = np.sin(X[:, 0])
 MODEL = models.mlp((4,), "tanh", likelihood=models.Gaussian(scale=0.5))
+TINY = {"piece_seconds": 1e-9, "saving_share": 0.0}
+"""A pace of pieces as small as can be, with a save after each."""
 OPTIONS = dict(method="nuts", chains=2, draws=30, warmup=5, max_tree_depth=3, start="random", progress=False)
 
 
-def crash_after(patch: pytest.MonkeyPatch, saves: int) -> None:
-    """Lets a run die after a number of saves, in pieces as small as can be."""
-    original, counted = journal.Journal.save, []
-    patch.setattr(journal, "_SHARE", 0)  # save after every piece
-    patch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+@contextmanager
+def crash_after(saves: int, **changes: int) -> Iterator[None]:
+    """Lets a run die after a number of saves, in pieces as small as can be; the changes are of its pace."""
+    original, counted = Journal.save, []
 
     def save(self, *args):
         original(self, *args)
@@ -34,7 +37,9 @@ def crash_after(patch: pytest.MonkeyPatch, saves: int) -> None:
         if len(counted) == saves:
             raise KeyError("crash")
 
-    patch.setattr(journal.Journal, "save", save)
+    with pytest.MonkeyPatch.context() as patch, pace(**TINY, **changes), pytest.raises(KeyError, match="crash"):
+        patch.setattr(Journal, "save", save)
+        yield
 
 
 def same(first: inference.Posterior, second: inference.Posterior) -> bool:

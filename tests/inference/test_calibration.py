@@ -54,10 +54,10 @@ def _p_values(method: HMC | MCLMC, sampled_with=MODEL) -> np.ndarray:
             def chain(key):
                 def draw(state, _):
                     for _ in range(THIN):
-                        state = method.step(target, data, state, np.int32(10**6)).state
+                        state = method.kernel().step(target, data, state, np.int32(10**6)).state
                     return state, _quantities(target, state.position, data)
 
-                return jax.lax.scan(draw, method.init(target, data, position, key, settings), None, DRAWS)[1]
+                return jax.lax.scan(draw, method.kernel().init(target, data, position, key, settings), None, DRAWS)[1]
 
             return _quantities(target, position, data), jax.vmap(chain)(jax.random.split(key))
 

@@ -16,9 +16,8 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference.engine import chain as chains
 from inference.engine import driver
-from inference.runs import execution
+from inference.runs.stopping import EnoughDraws
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,9 +41,9 @@ samplers = pytest.mark.parametrize(
 
 
 @samplers
-def test_the_length_of_pieces_does_not_change_the_draws(conjugate, monkeypatch, options):
+def test_the_length_of_pieces_does_not_change_the_draws(conjugate, at_pace, options):
     whole = conjugate.run(chains=2, **options)
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)  # one iteration at a time, or one leapfrog step
+    at_pace(piece_seconds=1e-9)  # one iteration at a time, or one leapfrog step
     pieces = conjugate.run(chains=2, **options)
     assert same(whole, pieces)
     assert whole.cost.gradients == pieces.cost.gradients
@@ -133,7 +132,7 @@ def test_gradients_are_counted_in_warmup_too(conjugate):
     assert conjugate.run(method="map", steps=40).cost.gradients == 40
 
 
-def _interrupt_after(monkeypatch, calls: int) -> None:
+def _interrupt_after(monkeypatch, at_pace, calls: int) -> None:
     counted = {"calls": 0}
     original = driver.wait
 
@@ -144,13 +143,13 @@ def _interrupt_after(monkeypatch, calls: int) -> None:
         return original(*args, **kwargs)
 
     monkeypatch.setattr(driver, "wait", wait)
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+    at_pace(piece_seconds=1e-9)
 
 
-def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch):
+def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch, at_pace):
     options = {**NUTS, "warmup": 3}
     whole = conjugate.run(chains=2, **options)
-    _interrupt_after(monkeypatch, calls=15)  # each call before that ends one or two pieces of one iteration
+    _interrupt_after(monkeypatch, at_pace, calls=15)  # each call before that ends one or two pieces of one iteration
     stopped = conjugate.run(chains=2, **options)
     chains, draws = stopped.shape
     assert stopped.partial
@@ -160,28 +159,28 @@ def test_interrupt_returns_what_was_drawn(conjugate, monkeypatch):
     assert stopped.idata.posterior.attrs["partial"] == 1
 
 
-def test_interrupt_inside_a_trajectory_keeps_the_draws_before_it(conjugate, monkeypatch):
+def test_interrupt_inside_a_trajectory_keeps_the_draws_before_it(conjugate, monkeypatch, at_pace):
     options = {**HMC, "warmup": 0, "start": "random", "step_size": 0.05, "trajectory_length": 2.0}  # 40 steps a draw
     whole = conjugate.run(chains=1, **options)
-    _interrupt_after(monkeypatch, calls=100)  # each call before that makes one leapfrog step
+    _interrupt_after(monkeypatch, at_pace, calls=100)  # each call before that makes one leapfrog step
     stopped = conjugate.run(chains=1, **options)
     assert stopped.ended == "interrupted"
     assert stopped.shape == (1, 2)
     assert same(whole, stopped, draws=2)
 
 
-def test_interrupt_with_more_chains_than_cores(conjugate, monkeypatch):
-    _interrupt_after(monkeypatch, calls=1)
+def test_interrupt_with_more_chains_than_cores(conjugate, monkeypatch, at_pace):
+    _interrupt_after(monkeypatch, at_pace, calls=1)
     for options in (NUTS, {"method": "ensemble", "steps": 100}):
         with pytest.raises(KeyboardInterrupt, match="before the first draw"):
             conjugate.run(chains=30, **options)
         monkeypatch.undo()
-        _interrupt_after(monkeypatch, calls=1)
+        _interrupt_after(monkeypatch, at_pace, calls=1)
 
 
-def test_interrupt_at_a_milestone_is_not_forgotten(conjugate, monkeypatch):
+def test_interrupt_at_a_milestone_is_not_forgotten(conjugate, monkeypatch, at_pace):
     options = {**NUTS, "draws": 400, "until": {"ess": 1e6}}
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e9)  # the piece under way ends at the milestone
+    at_pace(piece_seconds=1e9)  # the piece under way ends at the milestone
     original, calls = driver.wait, []
 
     def wait(*args, **kwargs):
@@ -196,42 +195,42 @@ def test_interrupt_at_a_milestone_is_not_forgotten(conjugate, monkeypatch):
 
 
 def test_interrupt_while_the_draws_are_looked_at(conjugate, monkeypatch):
-    def enough(posterior):
+    def met(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution, "enough", enough)
+    monkeypatch.setattr(EnoughDraws, "met", met)
     stopped = conjugate.run(chains=2, **{**NUTS, "draws": 400, "until": {"ess": 1e6}})
     assert (stopped.ended, stopped.shape) == ("interrupted", (2, 100))
 
 
-def test_interrupt_before_the_chains_run_has_nothing_to_return(conjugate, monkeypatch):
-    _interrupt_after(monkeypatch, calls=5)  # while the ensemble trains
+def test_interrupt_before_the_chains_run_has_nothing_to_return(conjugate, monkeypatch, at_pace):
+    _interrupt_after(monkeypatch, at_pace, calls=5)  # while the ensemble trains
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         conjugate.run(chains=2, **HMC)
     monkeypatch.undo()
-    _interrupt_after(monkeypatch, calls=5)  # while the pilot runs
+    _interrupt_after(monkeypatch, at_pace, calls=5)  # while the pilot runs
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         conjugate.run(chains=2, start="random", **HMC)
 
 
-def test_a_second_interrupt_gives_up(conjugate, monkeypatch):
+def test_a_second_interrupt_gives_up(conjugate, monkeypatch, at_pace):
     def wait(*args, **kwargs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(driver, "wait", wait)
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+    at_pace(piece_seconds=1e-9)
     with pytest.raises(KeyboardInterrupt):
         conjugate.run(chains=2, **NUTS)
 
 
-def test_interrupt_in_warmup_has_nothing_to_return(conjugate, monkeypatch):
-    _interrupt_after(monkeypatch, calls=3)
+def test_interrupt_in_warmup_has_nothing_to_return(conjugate, monkeypatch, at_pace):
+    _interrupt_after(monkeypatch, at_pace, calls=3)
     with pytest.raises(KeyboardInterrupt, match="before the first draw"):
         conjugate.run(chains=2, **NUTS)
 
 
-def test_interrupted_optimisation_gives_the_point_it_reached(conjugate, monkeypatch):
-    _interrupt_after(monkeypatch, calls=5)
+def test_interrupted_optimisation_gives_the_point_it_reached(conjugate, monkeypatch, at_pace):
+    _interrupt_after(monkeypatch, at_pace, calls=5)
     stopped = conjugate.run(method="map", steps=1000)
     assert stopped.partial
     assert 1 <= stopped.curves["loss"].shape[1] < 1000

@@ -62,7 +62,7 @@ def _free_energy(monkeypatch, kind: str, sigma: float) -> dict[str, np.ndarray]:
 
     def objective(parameters: Matrices) -> jax.Array:
         batch = Minibatch(None, 0, 1)
-        return method.objective(bound.target, bound.data, batch, parameters, jax.random.key(0))[0]
+        return method.objective().loss(bound.target, bound.data, batch, parameters, jax.random.key(0))[0]
 
     gradient = jax.jit(jax.grad(objective))(parameters)
     return gradient.matrices | gradient.others
@@ -219,7 +219,7 @@ def test_a_mask_per_example_has_the_gradient_of_a_shared_one_with_less_noise():
 
         def gradient(key, method=method):
             batch = Minibatch(None, 0, 1)
-            value = lambda p: method.objective(bound.target, bound.data, batch, p, key)[0]  # noqa: E731
+            value = lambda p: method.objective().loss(bound.target, bound.data, batch, p, key)[0]  # noqa: E731
             return jax.flatten_util.ravel_pytree(jax.grad(value)(parameters))[0]
 
         gradients[name] = np.asarray(

@@ -37,7 +37,7 @@ def _gradients(estimator: str, draws: int) -> np.ndarray:
 
     def gradient(key: jax.Array) -> jax.Array:
         def loss(parameters: MeanField) -> jax.Array:
-            return method.objective(BOUND.target, BOUND.data, Minibatch(None, 0, 1), parameters, key)[0]
+            return method.objective().loss(BOUND.target, BOUND.data, Minibatch(None, 0, 1), parameters, key)[0]
 
         value, gradient = jax.value_and_grad(loss)(PARAMETERS)
         return jnp.concatenate([value[None], jax.flatten_util.ravel_pytree(gradient)[0]])

@@ -15,7 +15,7 @@ import inference
 import models
 from inference.optimisation.optimiser import SCHEDULES
 from inference.runs.side_by_side import Together
-from inference.runs.stopping import settled
+from inference.runs.stopping import Settled
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(5, 40, 3)).astype(np.float32)
@@ -182,7 +182,7 @@ def test_a_saved_guide_comes_back(tmp_path):
 def test_schedules_are_optaxs(schedule):
     chosen = optax.exponential_decay(1.0, 50, 0.5) if schedule == "user's" else schedule
     method = inference.MAP(steps=500, schedule=chosen)
-    optimiser, gradient = method._optimiser(), jax.numpy.ones(())
+    optimiser, gradient = method.kernel().optimiser(), jax.numpy.ones(())
 
     def step(state, _):
         update, state = optimiser.update(gradient, state)
@@ -197,7 +197,7 @@ def test_schedules_are_optaxs(schedule):
 def test_clipping_bounds_the_norm_of_a_gradient():
     gradient = {"a": np.full(3, 100.0), "b": np.full(4, -50.0)}
     method = inference.MAP(clip=2.0)
-    optimiser = method._optimiser()
+    optimiser = method.kernel().optimiser()
     _, state = optimiser.update(jax.tree.map(jax.numpy.asarray, gradient), optimiser.init(gradient))
     norm = np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(state[1][0].mu))) / 0.1
     assert norm == pytest.approx(2.0, rel=1e-5)
@@ -216,11 +216,12 @@ def test_patience_ends_a_fit_that_has_settled_and_no_other():
     assert fits[20_000].curves["loss"].shape[1] % 200 == 0
     assert fits[500].curves["loss"].shape[1] == 500
     falling = 100 * np.exp(-np.arange(400) / 200)[None] + GENERATOR.normal(size=(1, 400))
-    assert not settled(falling, 200)
-    assert settled(GENERATOR.normal(size=(1, 400)), 200)
-    assert not settled(np.stack([falling[0], GENERATOR.normal(size=400)]), 200)  # all must have
+    settled = lambda loss: Settled(200, steps=1000).met({}, {"loss": loss})  # noqa: E731
+    assert not settled(falling)
+    assert settled(GENERATOR.normal(size=(1, 400)))
+    assert not settled(np.stack([falling[0], GENERATOR.normal(size=400)]))  # all must have
     broken = np.where(np.arange(400) > 300, np.nan, falling)
-    assert settled(np.concatenate([broken, GENERATOR.normal(size=(1, 400))]), 200)  # but those that have failed
+    assert settled(np.concatenate([broken, GENERATOR.normal(size=(1, 400))]))  # but those that have failed
 
 
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_says_what_to_try():

@@ -31,12 +31,12 @@ def test_factors_of_a_guide_count_as_in_numpyro():
     # AutoDAIS tells by a factor how its steps change the density; without it the loss can fall below -log p(y).
     y, guide, count = np.float32(1.0), AutoDAIS(_wide, K=4, eta_init=0.05), 4000
     method, bound = inference.SVI(guide=guide, particles=count), bind(_wide, (y,), 1.0, "posterior", None)
-    method.check(bound.target, bound.data)
-    parameters = method.begin(bound.target, bound.data, {}, jax.random.key(0))
+    method.suited(bound.target, bound.data)
+    parameters = method.objective().begin(bound.target, bound.data, {}, jax.random.key(0))
 
     @jax.jit
     def ours(key: jax.Array) -> jax.Array:
-        return method.objective(bound.target, bound.data, Minibatch(None, 0, 1), parameters, key)[0]
+        return method.objective().loss(bound.target, bound.data, Minibatch(None, 0, 1), parameters, key)[0]
 
     @jax.jit
     def theirs(key: jax.Array) -> jax.Array:

@@ -127,7 +127,7 @@ def test_a_prior_whose_scale_is_drawn_is_averaged_over_both(guide):
     # the free energy must be those of draws of both from the guide.
     method = inference.SVI(guide=guide, particles=20_000)
     bound = bind(_drawn_scale, (np.float32(1.0),), 1.0, "posterior", None)
-    parameters = method.begin(
+    parameters = method.objective().begin(
         bound.target, bound.data, {"scale": jnp.array(0.3), "w": jnp.array([0.5, -1.0])}, jax.random.key(0)
     )
     if guide in ("lowrank", "fullrank"):
@@ -136,7 +136,7 @@ def test_a_prior_whose_scale_is_drawn_is_averaged_over_both(guide):
 
     @jax.jit
     def divergence(key):
-        return method.objective(bound.target, bound.data, Minibatch(None, 0, 1), parameters, key)[1]["kl"]
+        return method.objective().loss(bound.target, bound.data, Minibatch(None, 0, 1), parameters, key)[1]["kl"]
 
     def gap(key):
         drawn = method.guide.draw(bound.target, bound.data, parameters, key)
@@ -204,10 +204,10 @@ def test_blundells_weights_are_those_of_the_whole_divergence(conjugate):
     method = inference.SVI(batch_size=10, kl_weights="blundell")
     bound = bind(conjugate.model, (conjugate.x, conjugate.y), 1.0, "posterior")
     position = {"output.bias": jnp.ones(1), "output.weight": jnp.ones((3, 1))}
-    parameters = method.begin(bound.target, bound.data, position, jax.random.key(0))
+    parameters = method.objective().begin(bound.target, bound.data, position, jax.random.key(0))
     for place in range(4):
         batch = Minibatch(jnp.arange(10), jnp.int32(place), 4)
-        loss, pieces = method.objective(bound.target, bound.data, batch, parameters, jax.random.key(1))
+        loss, pieces = method.objective().loss(bound.target, bound.data, batch, parameters, jax.random.key(1))
         expected = _blundell(batch) * pieces["kl"] - pieces["expected_log_likelihood"]
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 

@@ -100,13 +100,11 @@ def test_until_works_without_draws():
     assert (every.ended, every.shape) == (none.ended, none.shape) == ("until", none.shape)
 
 
-def test_averages_do_not_depend_on_pieces(tmp_path, monkeypatch):
-    from inference.engine import chain as chains
-
+def test_averages_do_not_depend_on_pieces(tmp_path, at_pace):
     model, y = CASES["categorical"]
     options = dict(method="nuts", max_tree_depth=4, keep="none", predict_at=NEW, **OPTIONS)
     whole = inference.run(model, X, y, **options)
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+    at_pace(piece_seconds=1e-9)
     pieces = inference.run(model, X, y, directory=tmp_path / "a", **options)
     looked_at = inference.load(tmp_path / "a")
     for other in (pieces, looked_at):

@@ -38,8 +38,8 @@ def _last_geometry(model, args, **options):
 
     @jax.jit
     def run(key):
-        state = method.init(target, data, start, key, settings)
-        step = lambda _, state: method.step(target, data, state, np.int32(2**30)).state  # noqa: E731
+        state = method.kernel().init(target, data, start, key, settings)
+        step = lambda _, state: method.kernel().step(target, data, state, np.int32(2**30)).state  # noqa: E731
         return jax.lax.fori_loop(0, int(settings.warmup), step, state).tuning.geometry
 
     return jax.device_get(run(jax.random.key(1)))
@@ -87,8 +87,10 @@ def test_a_first_step_that_is_too_long_does_not_leave_the_start():
     with jax.enable_x64(True):
         method = MCLMC(precision="float64", warmup=400)
         target, data = bind(model, (np.zeros(20),), 1.0, "posterior")[:2]
-        state = method.init(target, data, {"w": np.full(20, 1e-3)}, jax.random.key(1), method.settings(target, data))
-        step = jax.jit(lambda state: method.step(target, data, state, np.int32(1)).state)
+        state = method.kernel().init(
+            target, data, {"w": np.full(20, 1e-3)}, jax.random.key(1), method.settings(target, data)
+        )
+        step = jax.jit(lambda state: method.kernel().step(target, data, state, np.int32(1)).state)
         distances = []
         for _ in range(300):
             state = step(state)
@@ -166,7 +168,7 @@ def test_one_unknown_has_no_direction(counted):
     def model(y=None):
         numpyro.sample("y", dist.Normal(numpyro.sample("w", dist.Normal(0, 1)), 1.0), obs=y)
 
-    with pytest.raises(ValueError, match=r'mclmc: the model must have at least 2 unknowns, got 1.*use "nuts"'):
+    with pytest.raises(ValueError, match=r'mclmc: the model must have at least 2 unknowns.*use "nuts"'):
         inference.run(model, np.zeros(3), method="mclmc", progress=False)
     assert counted("compile") == 0
 

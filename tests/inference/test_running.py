@@ -278,12 +278,12 @@ def test_statistics_of_nuts_have_the_names_of_arviz(conjugate):
 def test_minibatches_use_every_row_once_an_epoch():
     method = inference.MAP(batch_size=3)
     data_ = inference.target.density.Data((np.arange(10.0)[:, None], np.zeros(10)), np.float32(1))
-    state = method.init(None, data_, {"w": jax.numpy.zeros(1)}, jax.random.key(0), None)
+    state = method.kernel().init(None, data_, {"w": jax.numpy.zeros(1)}, jax.random.key(0), None)
     epochs = []
     for _ in range(3):
         rows = []
         for _ in range(3):  # 10 rows make three batches of 3
-            batch = method._batch(state, state.key, data_)
+            batch = method.kernel()._batch(state, state.key, data_)
             state = state._replace(iteration=state.iteration + 1)
             rows += batch.rows.tolist()
         assert len(set(rows)) == 9

@@ -13,7 +13,7 @@ import models
 from diagnostics import convergence
 from inference import mixing
 from inference.results.function_space import function_draws
-from inference.runs import stopping
+from inference.runs.stopping import stop_of
 
 GENERATOR = np.random.default_rng(5)
 X = GENERATOR.normal(size=(60, 2)).astype(np.float32)
@@ -137,10 +137,11 @@ def test_until_of_a_users_model_looks_at_its_sites():
 
 
 def test_looks_are_few():
-    assert stopping.milestones(inference.HMC(draws=1000, until={"ess": 1})) == [100, 200, 400, 800, 1000]
-    assert stopping.milestones(inference.HMC(draws=80, until={"ess": 1})) == [80]
-    assert stopping.milestones(inference.HMC(draws=1000)) == []
-    assert stopping.milestones(inference.MAP()) == []
+    for draws, looks in ((1000, [100, 200, 400, 800, 1000]), (80, [80])):
+        assert stop_of(inference.HMC(draws=draws, until={"ess": 1}), LINEAR, X[:1]).milestones == looks
+    assert stop_of(inference.MAP(steps=10, patience=3), LINEAR, X[:1]).milestones == [6, 9, 10]
+    assert stop_of(inference.HMC(draws=1000), LINEAR, X[:1]) is None
+    assert stop_of(inference.MAP(), LINEAR, X[:1]) is None
 
 
 def test_frozen_chains_are_never_enough():
@@ -179,5 +180,6 @@ def test_chains_too_short_for_r_hat_are_not_enough(conjugate):
     slow = scipy.signal.lfilter([0.2], [1, -0.9], noise, axis=1)[:, 200:]
     mean, _ = conjugate.posterior()
     for until, met in (({"rhat": 5.0}, False), ({"rhat": 5.0, "ess": 1}, True)):
-        posterior = conjugate.of(mean + slow, method=inference.NUTS(until=until))
-        assert stopping.enough(posterior) is met
+        draws = conjugate.of(mean + slow).draws
+        stop = stop_of(inference.NUTS(until=until), conjugate.model, conjugate.x[:1])
+        assert stop.met(draws, {}) is met

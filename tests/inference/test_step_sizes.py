@@ -114,10 +114,10 @@ def test_a_cycle_s_draws_begin_with_the_step_that_was_found(conjugate, warmup):
 @partial(jax.jit, static_argnames=("method", "target", "steps"))
 def _walk(method, target, bound_data, start, settings, steps):
     """The states before and after each step."""
-    state = method.init(target, bound_data, start, jax.random.key(1), settings)
+    state = method.kernel().init(target, bound_data, start, jax.random.key(1), settings)
 
     def step(state, _):
-        return method.step(target, bound_data, state, jnp.int32(1)).state, state
+        return method.kernel().step(target, bound_data, state, jnp.int32(1)).state, state
 
     return lax.scan(step, state, length=steps)[1]
 

@@ -30,10 +30,10 @@ def normal() -> NormalTarget:
 
 @partial(jax.jit, static_argnames=("method", "target", "draws"))
 def _chain(method, target, bound_data, position, settings, key, draws):
-    state = method.init(target, bound_data, position, key, settings)
+    state = method.kernel().init(target, bound_data, position, key, settings)
 
     def draw(state, _):
-        state = method.step(target, bound_data, state, jnp.int32(1000)).state
+        state = method.kernel().step(target, bound_data, state, jnp.int32(1000)).state
         return state, state.position  # the bias, then the weights
 
     return lax.scan(draw, state, length=draws)[1]
@@ -113,8 +113,8 @@ def test_langevin_steps_are_blackjax_s(normal, monkeypatch):
     bound = normal.bound(2.0)
     position = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.3), bound.target.position(bound.data))
     settings = Settings.of(Cycles(1, 0, 1), 1, np.ones(3, np.float32), 0.01)
-    state = method.init(bound.target, bound.data, position, jax.random.key(5), settings)
-    after = method.step(bound.target, bound.data, state, jnp.int32(1)).state
+    state = method.kernel().init(bound.target, bound.data, position, jax.random.key(5), settings)
+    after = method.kernel().step(bound.target, bound.data, state, jnp.int32(1)).state
     drawn = Randomness.draw(state.key, jnp.int32(0), state.position)
     rows = drawn.rows(6, ROWS)
     _, gradient = estimated_gradient(bound.target, bound.data, state.position, rows, state.centre)

@@ -87,8 +87,8 @@ def test_steps_are_those_of_the_same_network():
         target, data = bind(model, (normal.x, normal.y), 2.0, "posterior")[:2]
         data = jax.tree.map(jnp.asarray, data)
         assert target.rows(data) == ROWS
-        state = method.init(target, data, normal.start(), jax.random.key(3), settings)
-        step = jax.jit(lambda state, target=target, data=data: method.step(target, data, state, jnp.int32(1)))
+        state = method.kernel().init(target, data, normal.start(), jax.random.key(3), settings)
+        step = jax.jit(lambda state, target=target, data=data: method.kernel().step(target, data, state, jnp.int32(1)))
         for _ in range(20):
             state, (_, statistics), *_ = step(state)
         ends.append((state.position, statistics["lp"]))

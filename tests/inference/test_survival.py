@@ -20,6 +20,7 @@ import models
 from inference.disk import journal
 from inference.engine import chain as chains
 from inference.engine import programs
+from inference.engine.pace import pace
 
 ROOT = Path(__file__).parents[2]
 MODEL = models.mlp((4,), "tanh", likelihood=models.Gaussian(scale=0.5))
@@ -63,8 +64,6 @@ class _Crash(BaseException):
 @pytest.fixture
 def crash(monkeypatch):
     """Lets the process die after a number of saves, or of iterations, in pieces as small as can be."""
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
-    monkeypatch.setattr(journal, "_SHARE", 0)  # save after every piece
     original = journal.Journal.save
 
     def after(saves: int, iterations: int = 10**9) -> None:
@@ -78,7 +77,8 @@ def crash(monkeypatch):
 
         monkeypatch.setattr(journal.Journal, "save", save)
 
-    yield after
+    with pace(piece_seconds=1e-9, saving_share=0.0):
+        yield after
     monkeypatch.undo()
 
 
@@ -250,7 +250,7 @@ def test_sigterm_ends_the_process_with_its_code(tmp_path, long_run):
     assert _same(long_run, inference.resume(directory, progress=False))
 
 
-def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, long_run):
+def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, at_pace, long_run):
     calls, killed = [], []
 
     def take(self, *args):
@@ -261,7 +261,7 @@ def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, long_r
         return original(self, *args)
 
     original = chains.Chain.take
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 0.01)
+    at_pace(piece_seconds=0.01)
     monkeypatch.setattr(chains.Chain, "take", take)
     options = {**LONG, "start": "random", "mass": "prior"}
     with pytest.raises(SystemExit) as ended:
@@ -273,7 +273,7 @@ def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, long_r
     assert _same(_run(**options), inference.resume(tmp_path / "a", progress=False))
 
 
-def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch):
+def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch, at_pace):
     options = {**METHODS["nuts"], "draws": 2000, "start": "random"}  # enough for a slow machine to notice in time
     plain = _run(**options)
     original, calls = chains.Chain.take, []
@@ -284,7 +284,7 @@ def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         return original(self, *args)
 
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+    at_pace(piece_seconds=1e-9)
     monkeypatch.setattr(chains.Chain, "take", take)
     stopped = _run(tmp_path / "a", **options)
     assert stopped.ended == "interrupted"
@@ -294,7 +294,7 @@ def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_chain_with_nan_stops_and_the_others_go_on(tmp_path, monkeypatch, durable):
+def test_a_chain_with_nan_stops_and_the_others_go_on(tmp_path, monkeypatch, at_pace, durable):
     options = {**METHODS["nuts"], "chains": 3, "start": "random"}
     plain = _run(**options)
     original = chains.Chain.run
@@ -307,7 +307,7 @@ def test_a_chain_with_nan_stops_and_the_others_go_on(tmp_path, monkeypatch, dura
 
         return original(self, method, broken, most, latent)
 
-    monkeypatch.setattr(chains, "_PIECE_SECONDS", 1e-9)
+    at_pace(piece_seconds=1e-9)
     monkeypatch.setattr(chains.Chain, "run", run)
     with pytest.warns(UserWarning, match=r"chain 1 stopped before its end.*no longer finite between iterations 10"):
         posterior = _run(tmp_path / "a" if durable else None, **options)

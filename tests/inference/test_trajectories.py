@@ -39,8 +39,8 @@ def test_kernels_use_each_key_once(conjugate, name):
     settings = method.settings(target, data)
     start, _ = target.start(jax.random.key(0), data)
     with jax.debug_key_reuse(True):
-        state = jax.jit(lambda key: method.init(target, data, start, key, settings))(jax.random.key(1))
-        step = jax.jit(lambda state: method.step(target, data, state, np.int32(5)))
+        state = jax.jit(lambda key: method.kernel().init(target, data, start, key, settings))(jax.random.key(1))
+        step = jax.jit(lambda state: method.kernel().step(target, data, state, np.int32(5)))
         for _ in range(4):
             state = step(state).state
         key = jax.random.key(2)
