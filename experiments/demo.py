@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,7 +22,10 @@ import models
 __all__ = ["demo"]
 
 
-def demo(report: Path = Path("report.html")) -> None:
+def demo(
+    report: Annotated[Path, typer.Option(help="Where to write the report.")] = Path("report.html"),
+    figure: Annotated[Path | None, typer.Option(help="Where to draw the assay alone, as in the README.")] = None,
+) -> None:
     """Fit the same network by eight methods, print their comparison and write the report."""
     console = Console(width=120)
     began = time.perf_counter()
@@ -45,6 +49,8 @@ def demo(report: Path = Path("report.html")) -> None:
     path = diagnostics.report(
         posteriors, test, path=report, reference="hmc", title="Diabetes: eight posteriors of one network"
     )
+    if figure is not None:
+        diagnostics.plots.assay(comparison).savefig(figure, dpi=110)
     console.print(f"{time.perf_counter() - began:.0f} seconds; the report is in {path}", highlight=False)
 
 

@@ -37,9 +37,10 @@ def crash_after(saves: int, **changes: int) -> Iterator[None]:
         if len(counted) == saves:
             raise KeyError("crash")
 
-    with pytest.MonkeyPatch.context() as patch, pace(**TINY, **changes), pytest.raises(KeyError, match="crash"):
+    with pytest.MonkeyPatch.context() as patch, pace(**TINY, **changes):
         patch.setattr(Journal, "save", save)
-        yield
+        with pytest.raises(KeyError, match="crash"):
+            yield
 
 
 def same(first: inference.Posterior, second: inference.Posterior) -> bool:

@@ -1,0 +1,46 @@
+"""Every Python block of the README and of docs/ runs, after those before it on its page, as a reader would run them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in [ROOT / "README.md", *ROOT.glob("docs/*.md")]}
+BLOCKS = {page: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for page, text in PAGES.items()}
+
+
+class _Reader:
+    """Who has run the first blocks of a page, in a folder, and has what they defined."""
+
+    def __init__(self, page: str, folder: Path) -> None:
+        folder.mkdir()
+        self.page, self.folder, self.done, self.names = page, folder, 0, dict[str, object]()
+
+    def read(self, block: int) -> None:
+        """Run the blocks up to this one that were not run yet."""
+        while self.done <= block:
+            exec(compile(BLOCKS[self.page][self.done], f"{self.page}, block {self.done}", "exec"), self.names)
+            self.done += 1
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    return {page: _Reader(page, folder / page.replace("/", "-")) for page in PAGES}
+
+
+@pytest.mark.parametrize(("page", "block"), [(page, i) for page in PAGES for i in range(len(BLOCKS[page]))])
+def test_a_block_runs(page, block, readers, monkeypatch, capsys):
+    reader = readers[page]
+    monkeypatch.chdir(reader.folder)
+    reader.read(block)
+    if page == "README.md":
+        printed = capsys.readouterr().out
+        assert "log_score" in printed
+        assert "distance to hmc" in printed
+        assert (reader.folder / "report.html").stat().st_size > 10_000
+    if "replicated" in reader.names:
+        assert reader.names["replicated"].shape == (4, 500, 8)
