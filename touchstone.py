@@ -38,13 +38,15 @@ def _plain_errors() -> Iterator[None]:
 def run(
     name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
     method: Annotated[str, typer.Option(help=_METHODS)] = "nuts",
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A method option: -o draws=200.")] = None,
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
-    activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
+    activation: Annotated[str, typer.Option(help="Activation of the hidden layers.")] = "relu",
     prior_scale: Annotated[float, typer.Option(help="Standard deviation of the weights' normal prior.")] = 1.0,
-    fan_in: Annotated[bool, typer.Option("--fan-in", help="Divide it by the root of each layer's inputs.")] = False,
-    temperature: Annotated[float, typer.Option(help="Of the posterior; below 1 it is cold.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the run.")] = 0,
+    fan_in: Annotated[
+        bool, typer.Option("--fan-in", help="Divide the prior scale by the root of each layer's inputs.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(help="Temperature of the posterior; below 1 it is cold.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     split: Annotated[int, typer.Option(help="Seed of the split into training and test rows.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Where to write the posterior: a .npz file.")] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the run lives, so that it survives a crash.")] = None,
@@ -70,12 +72,12 @@ def run(
 
 @app.command()
 def resume(
-    directory: Annotated[Path, typer.Argument(help="Of a run that `touchstone run --directory` began.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of a run that `touchstone run --directory` began.")],
     other_versions: Annotated[
-        bool, typer.Option("--other-versions", help="Go on although a package has another version.")
+        bool, typer.Option("--other-versions", help="Resume although a package has another version.")
     ] = False,
 ) -> None:
-    """Go on with a run where its last save left it, and print its verdict."""
+    """Resume a run from its last save, and print its verdict."""
     with _plain_errors():
         posterior = inference.resume(directory, other_versions=other_versions)
         chains, draws = posterior.shape
@@ -89,17 +91,19 @@ def sweep(
     temperature: Annotated[str, typer.Option(help="Temperatures to sweep over, such as 0.1,0.3,1,3; or one.")] = "1",
     prior_scale: Annotated[str, typer.Option(help="Prior scales to sweep over, such as 0.3,1,3; or one.")] = "1",
     method: Annotated[str, typer.Option(help=_METHODS)] = "nuts",
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="Of the method: -o draws=200.")] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A method option: -o draws=200.")] = None,
     hidden: Annotated[str, typer.Option(help="Units of the hidden layers, such as 50 or 100,100; '' for none.")] = "50",
-    activation: Annotated[str, typer.Option(help="Of the hidden layers.")] = "relu",
-    fan_in: Annotated[bool, typer.Option("--fan-in", help="Divide scales by the root of each layer's inputs.")] = False,
+    activation: Annotated[str, typer.Option(help="Activation of the hidden layers.")] = "relu",
+    fan_in: Annotated[
+        bool, typer.Option("--fan-in", help="Divide prior scales by the root of each layer's inputs.")
+    ] = False,
     tempering: Annotated[
         str, typer.Option(help="What the temperature divides: posterior or likelihood.")
     ] = "posterior",
-    seeds: Annotated[int, typer.Option(help="How many; every value is run with each of them.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of seeds; every value is run with each of them.")] = 3,
     split: Annotated[int, typer.Option(help="Seed of the split into training and test rows.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Where to write the figure: a .png, .pdf or .svg file.")] = None,
-    directory: Annotated[Path | None, typer.Option(help="Where the runs live; the same call goes on there.")] = None,
+    directory: Annotated[Path | None, typer.Option(help="Where the runs live; the same call resumes them.")] = None,
 ) -> None:
     """Score a network over temperatures or prior scales, and print the table with standard errors over seeds."""
     with _plain_errors():
@@ -127,9 +131,9 @@ def sweep(
 def report(
     files: Annotated[list[Path], typer.Argument(help="Saved posteriors, or directories of runs.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
-    name: Annotated[str | None, typer.Option("--data", help="The data set to score them on.")] = None,
-    split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
-    reference: Annotated[str | None, typer.Option(help="The one that others are compared with, by its name.")] = None,
+    name: Annotated[str | None, typer.Option("--data", help="The data set to score the posteriors on.")] = None,
+    split: Annotated[int, typer.Option(help="Seed of the data set's split, as in `touchstone run`.")] = 0,
+    reference: Annotated[str | None, typer.Option(help="Name of the posterior that others are compared with.")] = None,
 ) -> None:
     """Write a report about one posterior, or about several side by side; also about runs that are under way."""
     with _plain_errors():
@@ -141,10 +145,10 @@ def report(
 @app.command()
 def compare(
     files: Annotated[list[Path], typer.Argument(help="Saved posteriors, or directories of runs.")],
-    name: Annotated[str, typer.Option("--data", help="The data set to compare them on.")],
-    split: Annotated[int, typer.Option(help="Seed of its split, as in `touchstone run`.")] = 0,
+    name: Annotated[str, typer.Option("--data", help="The data set to compare the posteriors on.")],
+    split: Annotated[int, typer.Option(help="Seed of the data set's split, as in `touchstone run`.")] = 0,
     reference: Annotated[
-        str | None, typer.Option(help="The one to measure distances to; by default the first.")
+        str | None, typer.Option(help="Name of the posterior to measure distances to; by default the first exact one.")
     ] = None,
 ) -> None:
     """Print the scores of several posteriors, their paired differences, and their distance to one of them."""
@@ -169,7 +173,7 @@ def list_data() -> None:
 
 
 def _loaded(files: list[Path]) -> dict[str, inference.Posterior]:
-    """By the names of the files or, where some have the same, by their paths."""
+    """The loaded posteriors, keyed by file name or, where two files share a name, by path."""
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         names = [str(file.with_suffix("")) for file in files]

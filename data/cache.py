@@ -28,7 +28,7 @@ from data.files import replacing
 __all__ = ["Archive", "File", "cache_directory", "load_arrays", "read_members", "user_cache"]
 
 _BLOCK = 2**18
-_SECONDS = 30.0  # without a byte, after which a download is given up
+_SECONDS = 30.0  # a download that receives nothing for this long is given up
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class File:
     """One official file.
 
     Attributes:
-        url: where it is published.
-        size: in bytes.
-        sha256: of its contents, in hexadecimal.
+        url: where the file is published.
+        size: its size in bytes.
+        sha256: the SHA-256 of its contents, in hexadecimal.
     """
 
     url: str
@@ -47,7 +47,7 @@ class File:
 
     @property
     def name(self) -> str:
-        """Its last part."""
+        """The file's name, the last part of `url`."""
         return self.url.rsplit("/", 1)[-1]
 
 
@@ -56,11 +56,11 @@ class Archive:
     """Where a set comes from.
 
     Attributes:
-        name: of the set; the cache holds it as `<name>.npz`.
+        name: the set's name; the cache holds the set as `<name>.npz`.
         keys: what each array of that file is, in words.
         files: the official files; empty for a set that can only be put into the cache by hand.
-        convert: makes the arrays out of the official files, given by their names.
-        checksums: where sizes and hashes are published; for a set without files, why there are none.
+        convert: makes the arrays from the paths of the official files, given by file name.
+        checksums: where sizes and hashes are published; for a set without `files`, why it has none.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Archive:
     checksums: str
 
     def advice(self) -> str:
-        """Where to put which file."""
+        """Advice for error messages: which file to put where."""
         path = cache_directory() / f"{self.name}.npz"
         keys = "; ".join(f"{key}: {meaning}" for key, meaning in self.keys.items())
         words = f"put the set there as {path}, with the arrays {keys}"
@@ -101,8 +101,9 @@ def load_arrays(archive: Archive) -> dict[str, np.ndarray]:
     """The arrays of a set, from the cache or, the first time, from its official files.
 
     Raises:
-        FileNotFoundError: if it is neither in the cache nor to be had, with where to put which file.
-        ValueError: if a file is damaged: in the cache, cut short, or with another size or hash than the published one.
+        FileNotFoundError: if the set is neither in the cache nor available; the message says which file to put where.
+        ValueError: if the cached file is damaged, or an official file is cut short or has another size or hash than the
+            published one.
     """
     path = cache_directory() / f"{archive.name}.npz"
     if path.exists():
@@ -137,7 +138,7 @@ def _read(path: Path, archive: Archive) -> dict[str, np.ndarray]:
 
 
 def _fetch(file: File, folder: Path, archive: Archive) -> Path:
-    """The official file in the downloads folder, checked; downloaded if it is not there."""
+    """The path of the official file in `folder`, checked; the file is downloaded if it is not there."""
     path = folder / file.name
     if path.exists():
         _check(file, path, f"{path}; remove it, it")
@@ -186,10 +187,10 @@ def _check(file: File, path: Path, what: str) -> None:
 
 
 def read_members(path: Path, wanted: str) -> dict[str, bytes]:
-    """The contents of the members of a tar archive whose names match a pattern; nothing is written to disk.
+    """The contents of the members of a tar archive whose names match `wanted`; nothing is written to disk.
 
-    An archive with a member that would land outside of a folder it is unpacked in, or that is a link or a device, is
-    refused as a whole.
+    An archive is refused as a whole if one of its members would land outside the folder it is unpacked into, or is a
+    link or a device.
     """
     found = {}
     try:

@@ -34,7 +34,7 @@ def names() -> tuple[str, ...]:
 
 
 def at_hand(name: str) -> bool:
-    """Whether a set loads without a download: it is made, ships with scikit-learn, or is in the cache."""
+    """Whether a set loads without a download: it is generated, ships with scikit-learn, or is in the cache."""
     return name in bundled.__all__ or name in toy.__all__ or (cache_directory() / f"{name}.npz").exists()
 
 
@@ -43,7 +43,7 @@ def load(name: str, **options: Any) -> Dataset:
 
     Args:
         name: one of `data.names()`.
-        options: for toy sets, what their function takes: `data.load("gap", n=80, seed=0)`. Others take none.
+        options: the arguments of a toy set's function: `data.load("gap", n=80, seed=0)`. Other sets take none.
 
     Raises:
         ValueError: for an unknown name, with the nearest known one, or for an option the set does not take.

@@ -18,6 +18,7 @@ __all__ = ["Dataset", "Scaler", "Split", "official_split"]
 
 
 @runtime_checkable
+@runtime_checkable
 class _Rescalable(Protocol):
     """What `Split.restore` needs of a prediction."""
 
@@ -33,7 +34,7 @@ class Scaler:
 
     Attributes:
         x_location: the training mean of each input, or of each channel of images.
-        x_scale: the training standard deviation of each, 1 where an input is constant.
+        x_scale: the training standard deviation of each input or channel; 1 where it is constant.
         y_location: the training mean of each target; 0 for labels.
         y_scale: the training standard deviation of each target; 1 for labels.
     """
@@ -45,7 +46,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, x: np.ndarray, y: np.ndarray, *, labels: bool, scaling: str = "column") -> Scaler:
-        """Measure a training part. Labels, and inputs with scaling "none", are left as they are."""
+        """Measure a training part; labels, and inputs with scaling "none", get location 0 and scale 1."""
         if scaling == "none":
             inputs = np.zeros(()), np.ones(())
         elif scaling == "channel":
@@ -58,7 +59,7 @@ class Scaler:
         """Standardised inputs, float32; codes such as word numbers, which have no scale, as int32."""
         if x.dtype.kind in "iu" and self.x_scale.ndim == 0 and self.x_scale == 1 and self.x_location == 0:
             return x.astype(np.int32)
-        if x.dtype == np.uint8:  # images: 8 bits fit into float32, and twice the memory need not be
+        if x.dtype == np.uint8:  # images: float32 holds 8 bits exactly, and float64 would take twice the memory
             return (x - self.x_location.astype(np.float32)) / self.x_scale.astype(np.float32)
         return ((x - self.x_location) / self.x_scale).astype(np.float32)
 
@@ -75,7 +76,7 @@ class Split:
         scaler: how `x` and `y` came from the data's own units.
         name: the data set and the part, such as "diabetes, test".
         classes: the number of classes, None for regression.
-        picture: the shape of a row as an image, (height, width) or (height, width, channels); None if it is none.
+        picture: the shape of a row as an image, (height, width) or (height, width, channels); None if it is not one.
     """
 
     x: Shaped[np.ndarray, "n ..."]
@@ -99,7 +100,7 @@ class Split:
         return self.y.astype(np.float64) * self.scaler.y_scale + self.scaler.y_location
 
     def pictures(self, rows: Any) -> np.ndarray:
-        """Some rows as images in the data's own units."""
+        """The rows that `rows` selects, as images in the data's own units."""
         if self.picture is None:
             raise ValueError(f"the rows of '{self.name}' are not images")
         location, scale = self.scaler.x_location, self.scaler.x_scale
@@ -108,13 +109,13 @@ class Split:
         return inputs.reshape(-1, *self.picture)
 
     def flat(self) -> Split:
-        """The same with each row's inputs in one line, as `models.mlp` takes images."""
+        """The same split with each row's inputs flattened, as `models.mlp` takes images."""
         return replace(self, x=self.x.reshape(len(self), -1))
 
     def restore(self, prediction: _Prediction) -> _Prediction:
         """The same prediction in the data's own units.
 
-        A density in those units is the standardised one divided by the scale of `y`, so log scores shift by
+        A density in those units is the standardised density divided by the scale of `y`, so log scores shift by
         minus the log of the scale, summed over outputs. For classification nothing changes.
         """
         if self.classes is not None:
@@ -134,12 +135,13 @@ class Dataset:
         y: targets (n,) or (n, outputs), or integer labels (n,).
         classes: the number of classes, None for regression.
         inputs: names of the input columns, empty if they have none.
-        source: where it comes from, in a sentence.
-        standard: the training and test rows of a standard split by its number, for sets that have standard splits.
-        standard_splits: how many there are. A set with exactly one has an official test part.
+        source: where the set comes from, in a sentence.
+        standard: maps the number of a standard split to its training and test rows; None if the set has no such split.
+        standard_splits: the number of standard splits. A set with exactly one has an official test part.
         scaling: how inputs are standardised: "column" each on its own, "channel" images by channel, "none" not at all.
         extras: further arrays that came with the set, such as the grids of a published protocol.
-        picture: the shape of a row as an image, if it is one; by default that of its inputs if they have it.
+        picture: the shape of a row as an image, if it is one; by default the shape of a row of `x` if `x` has 3 or 4
+            dimensions.
     """
 
     name: str
@@ -175,7 +177,7 @@ class Dataset:
         """A training and a test part, standardised by the training part.
 
         Args:
-            seed: of the permutation of the rows, for a random split.
+            seed: the seed of the permutation of the rows, for a random split.
             test: the fraction of rows in the test part of a random split, above 0 and below 1; at least one row goes to
                 each part. By default a set with an official test part is split there, and others at 0.1.
             index: the number of a standard split, for sets that have them: 0 to 19 for UCI regression.
@@ -239,10 +241,11 @@ def official_split(
     source: str,
     scaling: Literal["column", "channel", "none"],
 ) -> Dataset:
-    """A set of labels that came as `x_train`, `y_train`, `x_test` and `y_test`, with that as its one standard split.
+    """A labelled set that came as `x_train`, `y_train`, `x_test` and `y_test`: these parts are its one standard split.
 
     Raises:
-        ValueError: if these are not rows of this shape with as many integer labels 0 .. classes - 1.
+        ValueError: if inputs are not integer rows of shape `shape`, or do not have one integer label 0 .. classes - 1
+            each.
     """
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]

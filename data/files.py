@@ -1,4 +1,4 @@
-"""Writing a file in one step: whoever looks sees the old one or the new one, never a part."""
+"""Writing a file in one step: a reader sees the old file or the new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["read_regular", "release", "replacing", "sync", "write_durably"]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside a file, which takes the file's place when the block ends, and is removed if it fails."""
+    """Yield a temporary path that replaces `path` when the block ends, and is removed if the block fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
@@ -32,12 +32,12 @@ def read_regular(path: Path, most: int) -> bytes:
     """The contents of a file that somebody else may have made.
 
     Raises:
-        OSError: if it is not there.
-        ValueError: if it is a link, a pipe, a device or a folder, or has more than so many bytes.
+        OSError: if there is no file at `path`.
+        ValueError: if it is a link, a pipe, a device or a folder, or has more than `most` bytes.
     """
     state = path.lstat()
     if not stat.S_ISREG(state.st_mode):
-        raise ValueError("it is a link, or no regular file")
+        raise ValueError("it is a link, or not a regular file")
     if state.st_size > most:
         raise ValueError(f"it has {state.st_size} bytes, more than such a file can have")
     return path.read_bytes()
@@ -61,7 +61,7 @@ def sync(path: Path) -> None:
 
 
 def release(values: np.ndarray) -> None:
-    """Give back the memory that holds what was read of an array on disk, so that reading much of it needs little."""
+    """Free the memory that caches what was read of an array on disk, so that reading a large array needs little."""
     base: Any = values
     while base is not None and not isinstance(base, mmap.mmap):
         base = getattr(base, "base", None)

@@ -2,7 +2,7 @@
 
 A cached file holds `x_train`, `y_train`, `x_test` and `y_test`, all uint8: images (n, 28, 28) or (n, 32, 32, 3), and
 labels (n,). Images are standardised by channel, with mean and standard deviation over all training pixels, because a
-pixel of its own may be constant, or all but constant, over the training part.
+single pixel may be constant, or nearly so, over the training part.
 
 Official formats: the IDX files of MNIST (a big-endian header, then bytes), gzipped; the binary version of CIFAR-10 (per
 image one byte of label, then 1,024 bytes of each of red, green and blue), in a gzipped tar file.
@@ -118,7 +118,7 @@ ARCHIVES: dict[str, Archive] = {
         f"{_TFDS}/cifar10.txt",
     ),
 }  # fmt: skip
-"""Where each set comes from."""
+"""Where each set comes from, by its name."""
 
 _SOURCES = {
     "mnist": "MNIST, handwritten digits (LeCun et al. 1998)",
@@ -128,7 +128,7 @@ _SOURCES = {
 
 
 def images(name: str) -> Dataset:
-    """One of the sets, by its name: 10 classes, training rows first, then the official test part."""
+    """Load the image set `name`: 10 classes, training rows first, then the official test part."""
     arrays = load_arrays(ARCHIVES[name])
     shape = (32, 32, 3) if name == "cifar10" else (28, 28)
     return official_split(name, arrays, shape, classes=10, source=_SOURCES[name], scaling="channel")

@@ -15,7 +15,7 @@ __all__ = ["as_pair", "inputs_of", "is_pair", "targets_of"]
 
 
 def is_pair(given: Any) -> bool:
-    """Whether something is inputs with their targets: a `Split`, or a tuple or list of two arrays."""
+    """Whether `given` is inputs with their targets: a `Split`, or a tuple or list of two arrays."""
     if isinstance(given, Split):
         return True
     return isinstance(given, tuple | list) and len(given) == 2 and all(np.ndim(part) > 0 for part in given)
@@ -25,11 +25,11 @@ def as_pair(what: str, given: Any) -> tuple[Any, Any]:
     """The inputs and targets of a `Split`, or of a tuple or list of two arrays, as they are.
 
     Args:
-        what: the function that needs them, for the message.
-        given: by the user.
+        what: the name of the function that needs them, for the message.
+        given: what the user passed.
 
     Raises:
-        TypeError: if it is something else.
+        TypeError: if `given` is anything else.
     """
     if not is_pair(given):
         raise TypeError(f"{what} needs inputs and targets: a Split, or a pair (x, y), got {type(given).__name__}")

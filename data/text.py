@@ -2,10 +2,10 @@
 
 A cached file `imdb.npz` holds `x_train` and `x_test`, (n, 100) word numbers, the last 100 words of each review, padded
 in front; `y_train` and `y_test`, 1 for a good review; and `vocab`, the words by number: 0 is padding, 1 the start of a
-review, 2 any word beyond the 20,000 numbers, and `vocab[i]` has number i + 3. Numbers are given by how often a word
-comes up in the training reviews, ties in alphabetical order. A word is a run of letters, digits and apostrophes, in
-lower case, after line breaks written as `<br />` have been taken out. Other tools cut text into other words, so numbers
-and results differ a little between them.
+review, 2 any word beyond the 20,000 numbers, and `vocab[i]` has number i + 3. Words are numbered by how often they
+occur in the training reviews, the most frequent first, ties in alphabetical order. A word is a run of letters, digits
+and apostrophes, in lower case, after line breaks written as `<br />` have been taken out. Other tools cut text into
+other words, so their numbers and results differ a little from these.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _convert(files: Mapping[str, Path]) -> dict[str, np.ndarray]:
 
 
 def _reviews(texts: Mapping[str, bytes], folder: str) -> list[list[str]]:
-    """The words of each review of a folder, in the order of their names."""
+    """The words of each review in `folder`, in the order of the file names."""
     names = sorted(name for name in texts if name.startswith(f"aclImdb/{folder}/"))
     if not names:
         raise ValueError(f"the archive of IMDB lacks reviews in {folder}")
@@ -66,7 +66,7 @@ def _reviews(texts: Mapping[str, bytes], folder: str) -> list[list[str]]:
 
 
 def _numbers(words: Iterable[str], number: Mapping[str, int]) -> np.ndarray:
-    """The numbers of the last words of a review, padded in front with 0."""
+    """The last `LENGTH` word numbers of a review, padded in front with 0."""
     found = [_START, *(number.get(word, _UNKNOWN) for word in words)][-LENGTH:]
     return np.array([0] * (LENGTH - len(found)) + found, np.uint16)
 

@@ -1,6 +1,6 @@
 """Toy sets drawn from a known process, each the one that its paper or textbook uses.
 
-Every function takes the number of points and a seed, and gives the same set for the same two.
+Every function takes the number of points `n` and a `seed`, and gives the same set for the same arguments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """UCI regression: the nine sets of the published tables, with their 20 standard splits (5 for protein).
 
-The rows are in the order of the standard splits, on which those depend; the official files are in other orders and
+The standard splits depend on the order of the rows, which is kept here. The official files are in other orders and
 formats, and no public list has their SHA-256, so these sets come from the cache alone. A cached file `<name>.npz` holds
 `x` (n, d) and `y` (n,), float64 on their own scale; `tau_grid` and `rate_grid`, if they are there, are the grids of the
 published MC dropout protocol and come back as `Dataset.extras`.
@@ -40,7 +40,7 @@ _KEYS = {
 
 
 def uci(name: str) -> Dataset:
-    """One of the sets, by its name."""
+    """Load the UCI regression set `name`, one of `SETS`."""
     rows, columns, splits, meaning = SETS[name]
     reason = "no public list has a SHA-256 of it in the row order that the standard splits need"
     arrays = load_arrays(Archive(name, _KEYS, (), None, reason))
@@ -61,7 +61,7 @@ def uci(name: str) -> Dataset:
 
 
 def standard_split(rows: int, index: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test rows of a standard split of so many rows."""
+    """Training and test rows of standard split number `index` of a set with `rows` rows."""
     generator = np.random.RandomState(1)
     for _ in range(index + 1):
         order = generator.choice(rows, rows, replace=False)

@@ -23,7 +23,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def chosen_method(method: str | Method, options: dict[str, Any]) -> Method:
-    """The record of a method's options, from its name and the options, or as it is."""
+    """The method's record: made from a name and `options`, or `method` itself if it is a record already."""
     if isinstance(method, Method):
         if options:
             raise ValueError(f"method is a record with its own options, so {next(iter(options))!r} must be set on it")

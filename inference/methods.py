@@ -4,12 +4,12 @@ A kernel has an `init` and a `step`. It holds only what shapes the compiled prog
 and step sizes, reaches it as arrays in `settings`. So runs that differ in those share one program, and a step can't
 read an option that the program does not depend on. Its state is made of arrays only, and `step` is pure, so the driver
 can run it in any number of pieces, show its progress, stop it and, from the state alone, resume it. A run has up to
-three stages, each driven alike: the chains' starts may come from an ensemble, a `pilot` may find settings that all
-chains share, then the chains run.
+three stages, all run by the same driver: the chains' starts may come from an ensemble, a `pilot` may find settings that
+all chains share, then the chains run.
 
 What a method has to say about its draws is a note, a concern or a caveat. A note is known before the run, and no
-verdict depends on it. A concern is found in the draws when the run is over, and fails the verdict. A caveat is true of
-the method's draws always, even where they have converged.
+verdict depends on it. A concern is found in the draws when the run is over, and fails the verdict. A caveat always
+holds for the method's draws, even where they have converged.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Emission = tuple[Draws, dict[str, jax.Array]]
 
 
 class Step(NamedTuple):
-    """What `Kernel.step` gives back.
+    """What `Kernel.step` returns.
 
     Attributes:
         state: the next state.
-        emission: the sites' values and scalars for diagnostics; they count where the iteration is complete.
-        complete: whether an iteration is complete; one that is not is continued by the next step.
-        work: what the step took, in units of which an iteration may take many.
+        emission: the sites' values and scalars for diagnostics; they count only if `complete` is true.
+        complete: whether the step has completed an iteration; if not, the next step continues it.
+        work: units of work that the step took, leapfrog steps for instance; an iteration may take many.
     """
 
     state: Any
@@ -64,7 +64,7 @@ class Kernel:
         raise NotImplementedError(f"{type(self).__name__} must have a step")
 
     def left(self, state: Any) -> int:
-        """How many steps are left of an iteration under way, where one may take more than a piece."""
+        """How many steps are left in the iteration under way, for kernels whose iterations may span several pieces."""
         return 0
 
 
@@ -73,11 +73,11 @@ class Method:
     """Base of all methods. Subclasses add their options as fields and document each there, once.
 
     Attributes:
-        name: what `inference.run(method=...)` calls it.
-        kind: what its draws are: "chains" of a Markov chain, independent draws from a "guide", or a "point".
-        precision: "float32" or "float64", of the whole computation; nothing else in the user's program changes.
-        chunk_size: sum the log-likelihood and its gradient over blocks of this many rows, which bounds the memory; None
-            takes 2,048 from 20,001 rows on, and all rows at once below. For networks.
+        name: the name by which `inference.run(method=...)` finds it.
+        kind: what its draws are: Markov "chains", independent draws from a "guide", or a "point".
+        precision: "float32" or "float64", for the whole computation; the rest of the user's program is unaffected.
+        chunk_size: rows per block over which the log-likelihood and its gradient are summed, which bounds the memory;
+            None takes 2,048 for data of more than 20,000 rows, and all rows at once for fewer. For networks only.
     """
 
     name: ClassVar[str]
@@ -113,23 +113,23 @@ class Method:
 
     @property
     def start(self) -> str | None:
-        """Where chains start, one of `STARTS`; None chooses by the model."""
+        """Where chains start, one of `STARTS`; None chooses according to the model."""
         return "random"
 
     def suited(self, target: Target, data: Data) -> Method:
-        """This method with the options chosen that the user left to the model and its data.
+        """This method with the options that the user left open chosen to suit the model and its data.
 
         Raises:
-            ValueError: before anything compiles, if the options don't fit them.
+            ValueError: if the options don't fit the model or its data; raised before anything compiles.
         """
         return self
 
     def fixed(self) -> Method:
-        """This method with nothing left to choose by temperature or prior, so that runs of a sweep differ in those."""
+        """This method with no option that follows temperature or prior, so that runs of a sweep differ only in those."""
         return self
 
     def identity(self, target: Target, data: Data) -> str:
-        """A fingerprint of what the user's functions among the options compute; nothing if there are none."""
+        """A fingerprint of what the user's own functions among the options compute; empty if there are none."""
         return ""
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
@@ -139,12 +139,12 @@ class Method:
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """What the scalars of the draws of these chains say against them when the run is over; each fails a verdict."""
+        """What `statistics`, the scalars of the draws of `chains`, say against the draws; each fails the verdict."""
         return ()
 
     @property
     def caveat(self) -> str:
-        """What is wrong with the draws even where they have converged, in a sentence; nothing if they are exact."""
+        """What is wrong with the draws even where they have converged, in a sentence; empty if they are exact."""
         return ""
 
     def kernel(self) -> Kernel:
@@ -152,42 +152,43 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} must have a kernel")
 
     def settings(self, target: Target, data: Data) -> Any:
-        """Arrays that follow from options, model and data, computed once on the host and given to the kernel."""
+        """Arrays that follow from options, model and data, computed once on the host and passed to the kernel."""
         return None
 
     def pilot(self) -> Method | None:
-        """A method of one chain with the same kernel, run first from the start of chain 0; None does without."""
+        """A one-chain method with the same kernel, run before the chains from the start of chain 0; None for no pilot."""
         return None
 
     def tuned(self, settings: Any, state: Any) -> Any:
-        """The settings of all chains, from those of the pilot and its last state."""
+        """The settings that all chains share, from the pilot's `settings` and its last `state`."""
         return settings
 
     def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
-        """Draws and scalars, each with a leading draw axis, from the last state of a method that keeps none.
+        """Make the draws of a method that keeps none while it runs, from a chain's last state.
 
-        And the state that `fitted` is given.
+        Returns:
+            Draws and scalars, each with a leading draw axis, and the state that `fitted` is given.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps the draws of its iterations")
 
     def fitted(self, state: Any) -> dict[str, np.ndarray]:
-        """What a user may want of a chain's last state, by name."""
+        """The parts of a chain's last state that a user may want, by name."""
         return {}
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Look at the scalars of a piece that ended after `done` iterations; raise to stop the run."""
 
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
-        """How many gradients over all rows a piece with these scalars took."""
+        """How many gradients over all rows a piece took that emitted the scalars `info`."""
         return float(info["n_steps"].sum())
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """How it goes, in a few words for the progress bar: by the last piece's scalars and the sums of all so far."""
+        """A few words for the progress bar, from the last piece's scalars `info` and the `sums` of all scalars so far."""
         return ""
 
     @classmethod
     def takes(cls) -> tuple[str, ...]:
-        """The names of its options."""
+        """The names of the method's options."""
         return tuple(item.name for item in fields(cls))
 
     def options(self) -> dict[str, Any]:
@@ -195,10 +196,10 @@ class Method:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def record(self) -> dict[str, Any]:
-        """Name and options as a file can hold them.
+        """The method's name and options in a form that a file can hold.
 
         Raises:
-            ValueError: if an option is a function, or another object of the user's.
+            ValueError: if an option is a function, or another callable object, of the user's own.
         """
         for option, value in self.options().items():
             if callable(value):

@@ -5,15 +5,15 @@ Here a quantity that stands still in a chain, is the same in two chains, or is n
 R-hat and Monte Carlo error, so that no threshold can certify it.
 
 **What R-hat is by chance.** Let m half-chains be stationary, with S effective draws in all. The variance of their means
-is that of the quantity times m / S, and its estimate is a chi-squared number with m - 1 degrees of freedom, so that
+is the quantity's variance times m / S, and its estimate follows chi-squared with m - 1 degrees of freedom, so that
 
     R-hat^2 = 1 + (m / S) chi^2 / (m - 1)        up to 1 / (draws of a half-chain)
 
-Four perfect chains with S = 400 so have a mean R-hat of 1.01, and the worst of 450 quantities reaches 1.03. A fixed
-threshold fails them by their number alone. `apart` therefore asks whether R-hat is also above the quantile which the
-worst of all quantities exceeds in 5 % of such cases (Bonferroni over quantities and over the two kinds of R-hat, of the
-values and of their distance to the median). S is measured within the chains, because chains that disagree would lower
-an S that is measured across them, and so excuse themselves.
+So four perfect chains with S = 400 have a mean R-hat of 1.01, and the worst of 450 quantities reaches 1.03. A fixed
+threshold fails them merely because there are many quantities. `apart` therefore asks whether R-hat is also above the
+quantile which the worst of all quantities exceeds in 5 % of such cases (Bonferroni over quantities and over the two
+kinds of R-hat, of the values and of their distance to the median). S is measured within the chains, because chains that
+disagree would lower an S that is measured across them, and so excuse themselves.
 
 Reference: Vehtari et al. 2021, 10.1214/20-BA1221.
 """
@@ -32,11 +32,11 @@ from inference.host.lazy_arviz import arviz
 __all__ = ["LEAST_ESS", "apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
 LEAST_ESS = 50
-"""Effective draws below which R-hat has no say: chance explains any that chains so short show."""
+"""Effective draws below which R-hat has no say: in chains that short, chance explains any value of it."""
 
-_LEAST = 4  # draws
+_LEAST = 4  # draws per chain for which R-hat is defined
 _FALSE_ALARMS = 0.05  # how often the worst R-hat of stationary chains may be called too large
-_RARELY = 0.01  # of the steps from draw to draw: a chain that moves no more often stands still
+_RARELY = 0.01  # share of the steps from draw to draw: a chain that moves in no more of them stands still
 
 
 def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
@@ -64,9 +64,9 @@ def apart(
     """Whether the chains disagree about each quantity: R-hat above the threshold, and above what chance explains.
 
     Args:
-        draws: of each quantity; a single chain is cut into halves that are compared.
+        draws: the draws of each quantity; a single chain is cut into two halves, which are compared.
         threshold: R-hat up to this is never called too large.
-        quantities: how many the worst was looked for in; None takes those of the draws.
+        quantities: how many quantities the worst was sought among; None takes the number in `draws`.
     """
     chains = np.asarray(draws, np.float64)
     if len(chains) == 1:
@@ -89,7 +89,7 @@ def apart(
 
 
 def worst_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> float:
-    """The largest R-hat of all quantities; with one chain, that of its halves."""
+    """The largest R-hat of all quantities; with a single chain, R-hat compares its two halves."""
     return float((rhat(draws) if len(draws) > 1 else chainwise_rhat(draws)).max())
 
 
@@ -104,7 +104,7 @@ def mcse(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
 
 
 def _sound(draws: np.ndarray) -> Bool[np.ndarray, " k"]:
-    """Whether each chain moves now and then, no two chains are the same, and all is finite."""
+    """Whether, for each quantity, every chain moves now and then, no two chains are the same, and all is finite."""
     moves = (draws[:, 1:] != draws[:, :-1]).mean(axis=1) if draws.shape[1] > 1 else np.zeros(draws.shape[::2])
     apart = np.ones(draws.shape[2], bool)
     for first, second in combinations(draws, 2):

@@ -22,20 +22,20 @@ class Sampler(Method):
 
     Attributes:
         chains: how many chains.
-        draws: kept draws per chain; with `until`, at most so many.
-        warmup: iterations per chain that are thrown away.
+        draws: kept draws per chain; with `until`, the largest number of them.
+        warmup: iterations per chain that are thrown away before the first draw.
         thin: iterations per kept draw.
         start: where chains start. "ensemble": each at its own member of a short deep ensemble; "map": all at one MAP
             point; "random": at random near 0; "prior": at a draw from the prior. None is "ensemble" for a network
             and "random" for any other model.
         until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
-            functions at the posterior's probes (over the sites, if the model is no network) are as asked for:
+            functions at the posterior's probes (over the sites, if the model is not a network) meet these conditions:
             {"ess": 400, "rhat": 1.01}, or one of the two; an R-hat that chance explains, see `inference.mixing`,
-            is small enough. Looked at after 100 draws per chain, 200, 400 and so on,
-            and at the end, not more often, so that luck has few chances.
-        keep: what to keep of each draw: "all" sites; "last_layer", of a network, and what is no layer's, such as the
-            noise; or "none". Where not all is kept, predictions can be averaged while the draws are made
-            (`predict_at`), and convergence is judged by the functions at the probes.
+            is small enough. The conditions are checked after 100 draws per chain, 200, 400 and so on, and at the end,
+            not more often, so that a run has few chances to stop by luck.
+        keep: what to keep of each draw: "all" sites; "last_layer", the last layer of a network and the sites that
+            belong to no layer, such as the noise; or "none". Unless all is kept, predictions can be averaged while the
+            draws are made (`predict_at`), and convergence is judged by the functions at the probes.
     """
 
     kind: ClassVar[str] = "chains"
@@ -61,17 +61,17 @@ class Sampler(Method):
             object.__setattr__(self, "until", _conditions(f"{self.name}: until", self.until))
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """Targets without noise, and a prior along whose functions no sampler moves."""
+        """Notes on targets without noise, and on a prior whose functions explode, so that no sampler moves."""
         return super().notes(target, data) + (explosion(target.model, data.arrays[0]) if data.arrays else ())
 
     @property
     def _warmup(self) -> int:
-        """`warmup`, for a sampler whose default follows from other options too."""
+        """`warmup` as a number; a sampler whose default depends on other options overrides this."""
         return self.warmup
 
     @property
     def _thin(self) -> int:
-        """`thin`, for a sampler whose default follows from other options too."""
+        """`thin` as a number; a sampler whose default depends on other options overrides this."""
         return self.thin
 
     @property
@@ -91,7 +91,7 @@ class Sampler(Method):
 
 
 def _conditions(name: str, until: Any) -> tuple[tuple[str, float], ...]:
-    """The conditions as pairs, which can be hashed; from a mapping, or from such pairs."""
+    """The conditions in `until`, a mapping or a sequence of pairs, as sorted pairs, which can be hashed."""
     try:
         pairs = until.items() if isinstance(until, Mapping) else [(word, number) for word, number in until]
     except (TypeError, ValueError) as error:

@@ -26,7 +26,7 @@ class LabelLikelihood(Likelihood):
     outputs = 1
 
     def check(self, y: Any, rows: int, precision: str = "float32") -> np.ndarray:
-        """Integer labels 0 .. classes - 1 of shape (n,)."""
+        """The targets as int32 labels of shape (n,); raise unless they are integers 0 .. classes - 1."""
         array = finite_array("y", y)
         if array.dtype.kind == "f":
             raise TypeError(
@@ -43,7 +43,7 @@ class LabelLikelihood(Likelihood):
         return array.astype(np.int32)
 
     def constant_log_likelihood(self, y: np.ndarray) -> float:
-        """That of the frequencies of the classes."""
+        """The log-likelihood of predicting every class with its frequency in `y`."""
         counts = np.bincount(np.asarray(y, np.int64))
         counts = counts[counts > 0]
         return float(counts @ np.log(counts / counts.sum()))
@@ -53,13 +53,14 @@ class LabelLikelihood(Likelihood):
         return np.exp(self.log_probabilities(outputs))
 
     def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Its logarithm."""
+        """The log probability of each class under each draw."""
         return log_softmax(outputs.astype(np.float64), axis=-1)
 
     def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
         """The log odds of every class but the last, which follows from the others.
 
-        They rise with the probability, so that ranks are those of it, and never round to one value as 1 - 1e-17 does.
+        Log odds rise with the probability, so both have the same ranks, and they never round to one value as 1 - 1e-17
+        does.
         """
         logs = self.log_probabilities(outputs)
         others = [logsumexp(np.delete(logs, k, axis=-1), axis=-1) for k in range(logs.shape[-1] - 1)]
@@ -68,7 +69,7 @@ class LabelLikelihood(Likelihood):
 
 @dataclass(frozen=True)
 class Categorical(LabelLikelihood):
-    """Labels 0 .. classes - 1 by the softmax of as many logits.
+    """Labels 0 .. classes - 1 by the softmax of `classes` logits.
 
     Attributes:
         classes: the number of classes, at least 2.
@@ -92,11 +93,11 @@ class Categorical(LabelLikelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(LabelLikelihood):
-    """Labels 0 and 1 by the sigmoid of one logit, that of label 1."""
+    """Labels 0 and 1 by the sigmoid of one logit, which belongs to label 1."""
 
     @property
     def classes(self) -> int:
-        """Two."""
+        """The number of classes, 2."""
         return 2
 
     @property
@@ -110,7 +111,7 @@ class Bernoulli(LabelLikelihood):
             numpyro.sample("y", dist.Bernoulli(logits=outputs[:, 0]), obs=y)
 
     def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Of label 0 and of label 1, in this order."""
+        """The log probabilities of label 0 and of label 1, in this order."""
         return super().log_probabilities(np.concatenate([np.zeros_like(outputs), outputs], axis=-1))
 
 
@@ -121,14 +122,14 @@ class NoisyLogits(LabelLikelihood):
         p(y | x, w) = E_e softmax(f + sigma * e)_y,   e ~ N(0, I)
 
     The expectation is the mean over a fixed set of normal points, so the density is a deterministic function of the
-    weights, as Hamiltonian methods need it. The points are `nodes` quasi-random ones (Sobol), each with both signs and
-    in every cyclic order of the classes: 2 * classes * nodes in all. By this symmetry noise alone favours no class. A
+    weights, as Hamiltonian methods require. The points are `nodes` quasi-random ones (Sobol), each with both signs and
+    in every cyclic order of the classes: 2 * classes * nodes in all. By this symmetry, noise alone favours no class. A
     draw's probabilities are averaged over the points before any entropy is taken. The network has two heads per class,
     f and log sigma^2; predictions report f and sigma.
 
     Attributes:
         classes: the number of classes, at least 2.
-        nodes: how many quasi-random points, a power of 2.
+        nodes: the number of quasi-random points, a power of 2.
     """
 
     classes: int
@@ -142,7 +143,7 @@ class NoisyLogits(LabelLikelihood):
 
     @property
     def heads(self) -> int:
-        """Logits, then log variances."""
+        """One logit and one log variance per class, the logits first."""
         return 2 * self.classes
 
     def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:
@@ -159,7 +160,7 @@ class NoisyLogits(LabelLikelihood):
             numpyro.sample("y", dist.Categorical(logits=averaged), obs=y)
 
     def log_probabilities(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n classes"]:
-        """Averaged over the points, one at a time to bound the memory."""
+        """The log of the probabilities averaged over the points, one point at a time to bound the memory."""
         wide = outputs.astype(np.float64)
         logits, scale = wide[..., : self.classes], wide[..., self.classes :]
         total = np.full(logits.shape, -np.inf)

@@ -1,4 +1,4 @@
-"""Distributions of arrays of targets, with the methods of SciPy's that predictions need.
+"""Distributions of arrays of targets, with those methods of SciPy's distributions that predictions need.
 
 They do what `scipy.stats.norm` and `scipy.stats.t` do, in float64 and through the same special functions, but without
 their checks of every argument, which take most of their time on large arrays.
@@ -38,11 +38,11 @@ class NormalConditional(_LocationScale):
         return ndtr(self._standardised(y))
 
     def ppf(self, level: float) -> np.ndarray:
-        """The quantiles."""
+        """The quantiles at `level`."""
         return self.location + self.scale * ndtri(level)
 
     def rvs(self, generator: np.random.Generator) -> np.ndarray:
-        """One draw of each."""
+        """One draw of each target."""
         return self.location + self.scale * generator.standard_normal(self.location.shape)
 
 
@@ -68,9 +68,9 @@ class StudentConditional(_LocationScale):
         return stdtr(self.df, self._standardised(y))
 
     def ppf(self, level: float) -> np.ndarray:
-        """The quantiles."""
+        """The quantiles at `level`."""
         return self.location + self.scale * stdtrit(self.df, level)
 
     def rvs(self, generator: np.random.Generator) -> np.ndarray:
-        """One draw of each."""
+        """One draw of each target."""
         return self.location + self.scale * generator.standard_t(self.df, self.location.shape)

@@ -18,7 +18,7 @@ def single(distribution: Distribution) -> Distribution:
 
 
 def wrapped(distribution: Any) -> Iterator[Any]:
-    """A distribution and what is inside it, from the outermost wrapper (an expansion, a mask, a transformation) in."""
+    """Yield `distribution`, then what each wrapper (an expansion, a mask, a transformation) has inside, inwards."""
     yield distribution
     while hasattr(distribution, "base_dist"):
         distribution = distribution.base_dist

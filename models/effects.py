@@ -1,6 +1,6 @@
 """The stack of handlers that NumPyro keeps, and how a message of our own goes through it.
 
-NumPyro does not promise to keep these names. All that the project uses of them is here, and
+NumPyro does not promise to keep these names. No other file of the project uses them, and
 `tests/unit/test_releases.py` says what broke when a release changes them.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["Messenger", "ask"]
 
 
 def ask(kind: str, name: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What the handlers around this call answer to a message; `function(*args)`, if none does.
+    """What the handlers around this call answer to a message; `function(*args)` if none of them answers.
 
     A handler is a `Messenger` whose `process_message` is given the message, a dict with the keys "type" (`kind`),
     "name", "fn" and "args", and answers by setting its "value".

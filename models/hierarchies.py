@@ -52,7 +52,7 @@ class Hierarchical(Prior):
         return 1 / math.sqrt(site.fan_in) if self.fan_in and site.kind == "weight" else 1.0
 
     def scale_of(self, site: Site) -> float:
-        """The root mean square of the weights; with the median of p(s) where that is infinite."""
+        """The root mean square of the weights; where it is infinite, their scale at the median of p(s)."""
         distribution = getattr(dist, self.scale.family)(**{k: np.float32(v) for k, v in self.scale.parameters})
         with np.errstate(divide="ignore", invalid="ignore"):
             square = float(distribution.variance) + float(distribution.mean) ** 2
@@ -65,7 +65,7 @@ class Hierarchical(Prior):
         return _LayerPrior(self, f"{layer}.{label}.scale" if label else f"{layer}.scale")
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        """Only a layer knows its scale."""
+        """Raise TypeError: the scale belongs to a layer, so `for_layer` has to be called first."""
         raise TypeError("a hierarchical prior is sampled by layer: call prior.for_layer(layer).sample(...)")
 
 
@@ -78,9 +78,9 @@ class _LayerPrior(Prior):
     drawn: list[Array] = field(default_factory=list)
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        """s z, with s sampled once."""
+        """w = s z, with s sampled once per layer."""
         if not self.drawn:
-            # Starts near 1, and the weights so where they would under any other prior.
+            # The scale starts near 1, so that the weights start where they would under any other prior.
             scale = numpyro.sample(self.name, self.prior.scale.instance(), infer={"start_scale": 0.1})
             self.drawn.append(scale)
         standard = numpyro.sample(

@@ -1,8 +1,8 @@
 """Layers are effects: a layer samples its weights, then applies them through one interceptable operation.
 
-`apply` sends a message of type "layer" through NumPyro's handler stack before it computes anything. A handler can so
+`apply` sends a message of type "layer" through NumPyro's handler stack before it computes anything. So a handler can
 replace what the layer does with its weights, for instance draw a mask per example where the plain model draws one for
-all, and the model stays untouched. Without such a handler, `apply` computes `function(x, *weights)`.
+all, without a change to the model. Without such a handler, `apply` computes `function(x, *weights)`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array) -> Array:
-    """Apply a layer's weights to its input, or what a handler puts in place of that.
+    """Apply a layer's weights to its input, or do what a handler puts in place of that.
 
-    The message carries the layer's name, the function, and `(x, *weights)` as its arguments; a handler that sets its
-    "value" has answered it. The weights are those sampled at the sites `"<layer>.<kind>"`, in the function's order.
+    The message carries the layer's name, the function, and `(x, *weights)` as its arguments; a handler answers it by
+    setting its "value". The weights were sampled at the sites `"<layer>.<kind>"`, and are in the order in which
+    `function` takes them.
     """
     return ask("layer", layer, function, x, *weights)
 

@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _UNIT = Univariate("HalfNormal", (("scale", 1.0),))
-_LOG_VARIANCE = 20.0  # bounds it: scales stay between 5e-5 and 2e4, and their squares finite in float32
+_LOG_VARIANCE = 20.0  # bound on a log variance: scales stay between 5e-5 and 2e4, their squares finite in float32
 
 
 class Likelihood:
     """Base of all likelihoods.
 
-    Every likelihood has `outputs`, the number of targets of a row; `heads`, the number of outputs of the network; and
+    Every likelihood has `outputs`, the number of targets per row; `heads`, the number of outputs of the network; and
     `classes`, the number of classes, None for regression.
     """
 
@@ -46,7 +46,7 @@ class Likelihood:
     classes: Any = None
 
     def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """What the network's last layer says, in the form in which predictions report it."""
+        """The outputs of the network's last layer in the form in which predictions report them."""
         return heads
 
     def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
@@ -54,7 +54,7 @@ class Likelihood:
         raise NotImplementedError(f"{type(self).__name__} must observe the targets")
 
     def check(self, y: Any, rows: int, precision: str = "float32") -> np.ndarray:
-        """The targets as they are used, numbers in a precision or int32 labels; raise if they do not fit."""
+        """The targets as numbers in `precision` or as int32 labels; raise if they do not fit the likelihood."""
         raise NotImplementedError(f"{type(self).__name__} must check the targets")
 
     def functions(self, outputs: Float[np.ndarray, "*s n k"]) -> Float[np.ndarray, "*s n q"]:
@@ -85,7 +85,8 @@ def check_targets(y: np.ndarray, rows: int, outputs: int, labels: bool = False) 
 def scale_of_log_variance(log_variance: Array) -> Array:
     """The standard deviation, from a log variance s that is kept within +-20 by 20 tanh(s / 20).
 
-    Smooth, so that even a head far outside has a gradient that leads back; within +-5 it changes s by less than 2 %.
+    The bound is smooth, so that even a head far outside it has a gradient that leads back; within +-5 it changes s by
+    less than 2 %.
     """
     return jnp.exp(0.5 * _LOG_VARIANCE * jnp.tanh(log_variance / _LOG_VARIANCE))
 
@@ -94,7 +95,7 @@ class RealLikelihood(Likelihood):
     """What likelihoods of real targets have in common: a location and a scale per target."""
 
     def check(self, y: Any, rows: int, precision: str = "float32") -> np.ndarray:
-        """Finite numbers of shape (n,) or (n, outputs); integers are fine."""
+        """The targets in `precision`; raise unless they are finite and of shape (n,) or (n, outputs)."""
         array = finite_array("y", y)
         check_targets(array, rows, self.outputs)
         return in_precision("y", array, precision)
@@ -108,12 +109,12 @@ class RealLikelihood(Likelihood):
         return outputs[..., : self.outputs]
 
     def constant_log_likelihood(self, y: np.ndarray) -> float:
-        """That of a normal with the mean and the standard deviation of each target."""
+        """The log-likelihood of a normal with the mean and the standard deviation of each target."""
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
         return float(NormalConditional(targets.mean(axis=0), targets.std(axis=0)).logpdf(targets).sum())
 
     def noise(self, sites: dict[str, np.ndarray]) -> np.ndarray:
-        """The noise's scale per draw, ready to broadcast against (chain, draw, n[, outputs]); 0 if it is an output."""
+        """The noise's scale per draw, ready to broadcast against (chain, draw, n[, outputs]); 0 if outputs hold it."""
         return np.zeros(())
 
     def conditional(self, outputs: Float[np.ndarray, "chain draw n k"], noise: np.ndarray) -> Any:
@@ -171,8 +172,8 @@ class Gaussian(_Noise):
         scale: the standard deviation of the noise in the units of `y`; None makes it a site "noise" with a prior,
             one value per output.
         outputs: the number of targets per row: `y` has shape (n,) for one and (n, outputs) for several.
-        prior: of the noise's standard deviation where it is inferred, a univariate distribution on positive numbers.
-            The default, HalfNormal(1), is meant for targets of unit scale.
+        prior: the prior of the noise's standard deviation where it is inferred, a univariate distribution on positive
+            numbers. The default, HalfNormal(1), is meant for targets of unit scale.
     """
 
     scale: float | None = None
@@ -185,7 +186,7 @@ class Gaussian(_Noise):
         self._observe(dist.Normal(outputs if self.outputs > 1 else outputs[:, 0], noise), y)
 
     def constant_log_likelihood(self, y: np.ndarray) -> float:
-        """That of a normal with the mean of each target, and the known scale or its standard deviation."""
+        """The log-likelihood of a normal with the mean of each target, and `scale` or the target's own deviation."""
         if self.scale is None:
             return super().constant_log_likelihood(y)
         targets = np.asarray(y, np.float64).reshape(len(y), -1)
@@ -194,14 +195,14 @@ class Gaussian(_Noise):
 
 @dataclass(frozen=True)
 class StudentTNoise(_Noise):
-    """Student-t noise: as `Gaussian`, with tails that let outliers be.
+    """Student-t noise: like `Gaussian`, with heavier tails, so that outliers pull less.
 
     Attributes:
         df: degrees of freedom, above 0. The variance, and so the aleatoric part of a prediction, exists above 2 only;
             the centre is the mean above 1, and the median always.
         scale: the scale of the noise in the units of `y`; None makes it a site "noise" with a prior.
         outputs: the number of targets per row.
-        prior: of the scale where it is inferred.
+        prior: the prior of the scale where it is inferred.
     """
 
     df: float = 4.0
@@ -223,7 +224,7 @@ class StudentTNoise(_Noise):
         return StudentConditional(self.df, self.mean(outputs).astype(np.float64), noise)
 
     def constant_log_likelihood(self, y: np.ndarray) -> float:
-        """That of the best Student-t with these degrees of freedom, of each target."""
+        """The log-likelihood of the Student-t with `df` degrees of freedom that fits each target best."""
         from scipy.stats import t as student  # takes a third of a second to import
 
         held = {"fdf": self.df} | ({} if self.scale is None else {"fscale": self.scale})
@@ -249,7 +250,7 @@ class HeteroscedasticGaussian(RealLikelihood):
 
     @property
     def heads(self) -> int:
-        """Means, then log variances."""
+        """One mean and one log variance per target, the means first."""
         return 2 * self.outputs
 
     def link(self, heads: Float[Array, "n k"]) -> Float[Array, "n k"]:

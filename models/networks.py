@@ -1,14 +1,14 @@
 """The frozen network: an architecture, a prior and a likelihood that together are a NumPyro model.
 
-A `Network` is called as `model(x, y=None)` and works as it is with NumPyro's own inference and handlers. It is frozen,
-hashable and equal to any other made of equal parts, so programs compiled for one serve the other.
+A `Network` is called as `model(x, y=None)` and works unchanged with NumPyro's own inference and handlers. It is frozen,
+hashable and equal to any other network made of equal parts, so programs compiled for one serve the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,12 @@ from models.validation import finite_array, in_precision
 __all__ = ["Architecture", "Network"]
 
 
+@runtime_checkable
 class Architecture(Protocol):
     """A frozen record of layers: samples their weights from the prior and applies them to a batch."""
 
     def __call__(self, x: Array, outputs: int, prior: Prior) -> Array:
-        """The outputs, (n, outputs)."""
+        """The last layer's outputs for a batch, of shape (n, outputs)."""
         ...
 
     def check(self, x: np.ndarray) -> None:
@@ -47,8 +48,8 @@ class Network:
 
     Attributes:
         architecture: the layers.
-        prior: on every weight.
-        likelihood: of the targets given the outputs; it sets the number of outputs.
+        prior: the prior of every weight.
+        likelihood: the distribution of the targets given the outputs; it sets the number of outputs.
     """
 
     architecture: Architecture
@@ -72,11 +73,11 @@ class Network:
         return self.likelihood.link(self.heads(x))
 
     def heads(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
-        """Sample the weights and give what the last layer says, before the likelihood's link."""
+        """Sample the weights and give the last layer's outputs, before the likelihood's link."""
         return self.architecture(x, self.likelihood.heads, self.prior)
 
     def validate(self, x: Any, y: Any = None, precision: str = "float32") -> tuple[np.ndarray, ...]:
-        """The data as they are used, in a precision or as int32 labels; raise with advice where they do not fit.
+        """The data as numbers in `precision` or as int32 labels; raise with advice where they do not fit.
 
         Nothing is compiled. `y` may be left out, as in a prediction.
         """
@@ -89,13 +90,13 @@ class Network:
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs), precision))
 
     def sites(self, x: np.ndarray) -> tuple[Site, ...]:
-        """The weights and biases that a prior is asked for, for inputs like `x`; nothing is computed."""
+        """The weights and biases that a prior is asked for, for inputs shaped like `x`; nothing is computed."""
         recorder = _Recorder()
         jax.eval_shape(lambda x: self.architecture(x, self.likelihood.heads, recorder), x[:1])
         return tuple(recorder.sites)
 
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
-        """The sample sites that the outputs depend on, with their shapes, for inputs like `x`; nothing is computed."""
+        """The sites that the outputs depend on, with their shapes, for inputs shaped like `x`; nothing is computed."""
 
         def sampled(x: Array) -> dict[str, Array]:
             trace = handlers.trace(_started(self.outputs)).get_trace(x)
@@ -104,14 +105,15 @@ class Network:
         return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}
 
     def supports(self, x: Batch) -> dict[str, Any]:
-        """Where each sample site that the outputs depend on lives, for inputs like `x`."""
+        """The support of each sample site that the outputs depend on, for inputs shaped like `x`."""
         trace = handlers.trace(_started(self.heads)).get_trace(x[:1])
         return {name: site["fn"].support for name, site in trace.items() if site["type"] == "sample"}
 
     def prior_scales(self, x: Batch) -> dict[str, Array]:
         """The prior standard deviation of every latent site in unconstrained coordinates, in the site's shape.
 
-        Infinite where the prior is flat; the scale parameter where the variance is infinite. Can be compiled.
+        Infinite where the prior is flat; the scale parameter where the variance is infinite. This method can be
+        compiled.
         """
         trace = handlers.trace(_started(self)).get_trace(x[:1])
         sites = {name: site for name, site in trace.items() if site["type"] == "sample" and name != "y"}
@@ -119,12 +121,12 @@ class Network:
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:
-    """A model that can be run once, flat priors included, which can't be sampled."""
+    """A model that can be run once even if its priors are flat and can't be sampled."""
     return handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=init_to_uniform(radius=1.0))
 
 
 class _Recorder(Prior):
-    """Stands in for a prior, and takes down which sites it is asked for."""
+    """Stands in for a prior, and records which sites it is asked for."""
 
     def __init__(self) -> None:
         self.sites: list[Site] = []

@@ -21,7 +21,7 @@ def numbers_of(record: Any) -> tuple[float, ...]:
 
 
 def with_numbers(record: Any, numbers: Iterable[Any]) -> Any:
-    """The record with these in place of its floats; they may be traced, and are not checked."""
+    """The record with `numbers` in place of its floats; they may be traced, and are not checked."""
     return _rebuilt(record, iter(numbers))
 
 

@@ -48,7 +48,7 @@ class Perceptron:
         return dense("output", x, outputs, prior)
 
     def check(self, x: np.ndarray) -> None:
-        """Rows of inputs, (n, d)."""
+        """Raise ValueError unless `x` is rows of inputs, (n, d)."""
         if x.ndim == 1:
             raise ValueError(f"x must have shape (n, inputs), got {x.shape}; for one input use x.reshape(-1, 1)")
         if x.ndim != 2 or x.shape[1] == 0:
@@ -68,8 +68,8 @@ def mlp(
     Args:
         hidden: the units of each hidden layer; a number means one layer.
         activation: "relu", "tanh", "silu", "gelu", "elu", "sigmoid", "softplus", or a function of one array.
-        prior: on weights and biases alike, or by layer and kind; see `models.Rules`.
-        likelihood: of the targets given the outputs.
+        prior: one prior for weights and biases alike, or several by layer and kind; see `models.Rules`.
+        likelihood: the distribution of the targets given the outputs.
     """
     layers = (hidden,) if isinstance(hidden, int | float | np.number) else tuple(hidden)
     return Network(Perceptron(layers, activation), prior, likelihood)

@@ -1,7 +1,7 @@
 """Priors on the weights of a network.
 
-A prior is a frozen record that puts a distribution on any weight of a network: `Normal(scale)` the same on all,
-`Normal(scale, fan_in=True)` scaled by the layer, `ScaleMixture`, `Flat`, or any univariate NumPyro distribution.
+A prior is a frozen record that puts a distribution on any weight of a network: `Normal(scale)`, the same on all;
+`Normal(scale, fan_in=True)`, scaled by layer; `ScaleMixture`; `Flat`; or any univariate NumPyro distribution.
 `Prior.sample` draws a site; the sites hold the weights themselves. `models/rules.py` chooses priors by layer and kind,
 `models/hierarchies.py` has priors whose scale is inferred too.
 """
@@ -50,28 +50,28 @@ class Prior:
     """Base of all priors: says which distribution a weight has, and samples sites from it."""
 
     def distribution(self, site: Site) -> dist.Distribution:
-        """The univariate distribution of one weight of this site."""
+        """The univariate distribution of one weight of `site`."""
         raise NotImplementedError(f"{type(self).__name__} must say how a weight is distributed")
 
     def scale_of(self, site: Site) -> float:
-        """The prior standard deviation of one weight of this site, or its scale where the variance is infinite."""
+        """The prior standard deviation of one weight of `site`, or its scale where the variance is infinite."""
         raise NotImplementedError(f"{type(self).__name__} must know its scale")
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
         """Draw the weights of a site.
 
-        The site's `infer` entry tells where optimisers and samplers begin: normal with variance 1 / fan_in, under
-        which signals keep their size through the layers, whatever the prior's own scale.
+        The site's `infer` entry says where optimisers and samplers start: at normal values with variance 1 / fan_in,
+        under which signals keep their size through the layers, whatever the prior's own scale.
         """
         weights = self.distribution(site).expand(shape).to_event(len(shape))
         return numpyro.sample(site.name, weights, infer={"start_scale": 1 / math.sqrt(site.fan_in)})
 
     def for_layer(self, layer: str, label: str = "") -> Prior:
-        """The prior of one layer, which asks for it once, before it samples its sites; `label` tells several apart."""
+        """The prior of `layer`; a layer asks once, before it samples its sites. `label` tells several priors apart."""
         return self
 
     def check(self, sites: tuple[Site, ...]) -> None:
-        """Raise ValueError if the prior does not fit a network with these sites."""
+        """Raise ValueError if the prior does not fit a network with the sites `sites`."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Normal(Prior):
         return dist.Normal(0.0, self.scale_of(site))
 
     def scale_of(self, site: Site) -> float:
-        """The standard deviation, divided by sqrt(fan_in) for weights if asked for."""
+        """`scale`; for weights, if `fan_in` is true, divided by the root of their layer's inputs."""
         if self.fan_in and site.kind == "weight":
             return self.scale / math.sqrt(site.fan_in)
         return self.scale
@@ -120,7 +120,7 @@ class Univariate(Prior):
 
     @classmethod
     def of(cls, distribution: dist.Distribution) -> Univariate:
-        """The record of a distribution with numbers as parameters."""
+        """The record of a distribution whose parameters are numbers."""
         family = type(distribution).__name__
         if distribution.batch_shape or distribution.event_shape:
             raise ValueError(
@@ -152,7 +152,7 @@ class Univariate(Prior):
 
     @property
     def support(self) -> Any:
-        """Where the distribution lives, as far as its class says; nothing is computed."""
+        """The support that the distribution's class declares; nothing is computed."""
         return getattr(dist, self.family).support
 
     def instance(self) -> dist.Distribution:
@@ -164,11 +164,11 @@ class Univariate(Prior):
         return self.instance()
 
     def scale_of(self, site: Site) -> float:
-        """The standard deviation; the scale parameter where the variance is infinite or has no closed form."""
+        """The standard deviation, or the scale parameter where the variance is infinite or has no closed form."""
         return float(_deviation(self.instance()))
 
     def check(self, sites: tuple[Site, ...]) -> None:
-        """Weights take both signs."""
+        """Raise ValueError unless the support is all real numbers: weights take both signs."""
         if self.support is not dist.constraints.real:
             raise ValueError(
                 f"a prior on weights must be on all real numbers, {self.family} is not; sites take both signs"
@@ -182,9 +182,9 @@ class ScaleMixture(Prior):
     p(w) = pi N(w; 0, scale1^2) + (1 - pi) N(w; 0, scale2^2)
 
     Attributes:
-        pi: the weight of the first, above 0 and below 1.
-        scale1: the standard deviation of the first.
-        scale2: the standard deviation of the second.
+        pi: the weight of the first normal, above 0 and below 1.
+        scale1: the standard deviation of the first normal.
+        scale2: the standard deviation of the second normal.
     """
 
     pi: float
@@ -198,7 +198,7 @@ class ScaleMixture(Prior):
             positive_number(f"ScaleMixture: {name}", getattr(self, name))
 
     def distribution(self, site: Site) -> dist.Distribution:
-        """The mixture."""
+        """The mixture of the two normals."""
         weights = dist.Categorical(probs=jnp.array([self.pi, 1 - self.pi], jnp.float32))
         return dist.MixtureSameFamily(weights, dist.Normal(0.0, jnp.array([self.scale1, self.scale2], jnp.float32)))
 
@@ -216,15 +216,15 @@ class Flat(Prior):
         return dist.ImproperUniform(dist.constraints.real, (), ())
 
     def scale_of(self, site: Site) -> float:
-        """Infinite."""
+        """The standard deviation of a flat prior, infinite."""
         return math.inf
 
 
 def unconstrained_scale(distribution: dist.Distribution, draws: int = 20_000) -> Array:
     """The standard deviation of a distribution in unconstrained coordinates, one per value.
 
-    On real numbers it is that of the distribution itself. Elsewhere it is that of the transformed variable, such as the
-    logarithm of a positive one, over a fixed set of draws.
+    On real numbers it is the distribution's own standard deviation. Elsewhere it is the standard deviation of the
+    transformed variable, such as the logarithm of a positive one, over a fixed set of draws.
     """
     support = distribution.support
     while isinstance(support, dist.constraints.independent):

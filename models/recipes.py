@@ -71,7 +71,7 @@ def _code_hash(function: Any) -> str:
             if hasattr(constant, "co_code"):
                 add(constant)
                 continue
-            if isinstance(constant, frozenset):  # its order is another one in every process
+            if isinstance(constant, frozenset):  # its order differs between processes
                 constant = sorted(map(repr, constant))
             digest.update(repr(constant).encode())
 
@@ -96,10 +96,10 @@ def from_recipe(recipe: Any) -> Any:
 
 
 def restored_model(recipe: Any, model: Any, where: Any) -> Any:
-    """The model that was stored somewhere: made from its recipe, or the user's own, if it is the same.
+    """The model stored in `where`: made from `recipe`, or the user's own `model` if it has the same recipe.
 
     Raises:
-        ValueError: if the model is missing or another one.
+        ValueError: if `model` has another recipe, or is missing where `recipe` alone can't make it.
     """
     if model is not None:
         if to_recipe(model) != recipe:

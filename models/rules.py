@@ -21,7 +21,8 @@ class Rules(Prior):
 
     Made from a mapping wherever a prior is expected: `prior={"default": 1.0, "output": models.Normal(0.1), "bias":
     models.Normal(10.0)}`. A key is a site ("hidden0.weight"), a layer ("hidden0"), a kind ("weight", "bias") or
-    "default"; for a site the first of these that is there decides, in this order. A plain number s means `Normal(s)`.
+    "default"; a site gets the prior of the first of these keys, in this order, that is present. A plain number s means
+    `Normal(s)`.
 
     Attributes:
         rules: the keys with their priors.
@@ -37,19 +38,19 @@ class Rules(Prior):
         raise ValueError(f"prior has no rule for the site '{site.name}'; add one, or a 'default'")
 
     def distribution(self, site: Site) -> dist.Distribution:
-        """That of the rule for this site."""
+        """The distribution of a weight by the rule for `site`."""
         return self._of(site).distribution(site)
 
     def scale_of(self, site: Site) -> float:
-        """That of the rule for this site."""
+        """The prior standard deviation of a weight by the rule for `site`."""
         return self._of(site).scale_of(site)
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        """As the rule for this site does it."""
+        """Draw the weights of a site by the rule for `site`."""
         return self._of(site).sample(site, shape)
 
     def for_layer(self, layer: str, label: str = "") -> Rules:
-        """Every rule's prior of this layer; equal priors share theirs, different ones are told apart by their rule."""
+        """The rules with every prior bound to `layer`; equal priors share one, different ones are labelled by rule."""
         of_layers = [(key, prior) for key, prior in self.rules if prior.for_layer(layer) is not prior]
         several = len({prior for _, prior in of_layers}) > 1
         bound: dict[Prior, Prior] = {}
@@ -60,7 +61,7 @@ class Rules(Prior):
         return Rules(tuple((key, ours.get(key, prior)) for key, prior in self.rules))
 
     def check(self, sites: tuple[Site, ...]) -> None:
-        """Every rule must apply to something, every site needs a rule, and each must fit its sites."""
+        """Raise ValueError unless every rule applies to a site, every site has a rule, and rules fit their sites."""
         parts = {part for site in sites for part in (site.name, site.layer, site.kind)} | {"default"}
         for key, _ in self.rules:
             if key not in parts:
@@ -102,7 +103,7 @@ def as_prior(value: Any) -> Prior:
 
 
 def _flat(rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Rules inside rules, {"hidden0": {"weight": ...}}, under one key each."""
+    """Nested rules, {"hidden0": {"weight": ...}}, flattened to one key each, "hidden0.weight"."""
     flat = {}
     for key, rule in rules.items():
         if isinstance(rule, Mapping):

@@ -22,14 +22,14 @@ __all__ = [
     "positive_number",
 ]
 
-_ROWS_LOOKED_AT = 10_000  # of a column, for digits that are lost
-_LEAST_SPREAD, _LEAST_DISTINCT = 1e-5, 0.9  # of the size of a column; of its distinct values
+_ROWS_LOOKED_AT = 10_000  # rows of a column that are searched for lost digits
+_LEAST_SPREAD, _LEAST_DISTINCT = 1e-5, 0.9  # as a share of a column's size; as a share of its distinct values
 
 
 def plain_numbers(record: Any) -> None:
     """Make the numbers among the fields of a frozen record Python's own, so that any file can hold them.
 
-    An integer where a field is a float becomes one: `Normal(1)` is `Normal(1.0)`.
+    An integer in a float field becomes a float: `Normal(1)` is `Normal(1.0)`.
     """
     for item in fields(record):
         value = getattr(record, item.name)
@@ -70,7 +70,7 @@ def positive_integer(name: str, value: Any, least: int = 1) -> None:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> None:
-    """Require one of the known words, and suggest the nearest if it is another."""
+    """Require one of the words `known`; the error suggests the nearest of them."""
     known = tuple(known)
     if isinstance(value, str) and value in known:
         return
@@ -106,7 +106,7 @@ def finite_array(name: str, value: Any) -> np.ndarray:
 
 
 def in_precision(name: str, array: np.ndarray, precision: str) -> np.ndarray:
-    """A finite array as float32 or float64; raise if a value is too large for it."""
+    """`array`, which is finite, in `precision`, float32 or float64; raise if a value is too large for it."""
     if array.size and np.abs(array).max() > np.finfo(precision).max:
         largest = np.abs(array).max()
         raise ValueError(f"{name} has values up to {largest:.3g}, too large for {precision}; standardise it")
@@ -114,10 +114,10 @@ def in_precision(name: str, array: np.ndarray, precision: str) -> np.ndarray:
 
 
 def lost_digits(name: str, array: np.ndarray) -> str:
-    """What an array loses as float32, in words; nothing if it is of no account.
+    """What `array` loses as float32, in words; an empty string if the loss does not matter.
 
-    A column loses something if its spread is less than 1e-5 of its size, of which float32 keeps 6e-8, or if a tenth of
-    its distinct values become equal to others.
+    The loss of a column matters if its spread is less than 1e-5 of its size, which float32 rounds to a share of 6e-8,
+    or if more than a tenth of its distinct values become equal to others.
     """
     if array.dtype.kind not in "fiu" or array.dtype.itemsize <= 4 or array.ndim == 0 or array.size == 0:
         return ""

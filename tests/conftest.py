@@ -13,14 +13,13 @@ import jaxtyping
 import numpy as np
 import pytest
 
+import tests.shapes  # noqa: F401 (which the hook asks for by name)
+
 # Most of the time of the tests is XLA's compiler. An older way to emit loops takes two thirds of the time to compile,
 # and its programs are as fast; read when the first program is made.
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("MPLBACKEND", "agg")
-_hook = jaxtyping.install_import_hook(
-    ["data.datasets", "models.layers", "inference.results.prediction", "inference.mixing", "inference.results.scores"],
-    "beartype.beartype",
-)
+_hook = jaxtyping.install_import_hook(["data", "models", "inference", "diagnostics"], "tests.shapes.checked")
 
 import data  # noqa: E402 (after the hook)
 import inference  # noqa: E402

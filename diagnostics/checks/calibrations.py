@@ -4,12 +4,12 @@ r"""Calibration: does what is said with probability p happen with frequency p?
 follow the predicted distributions (see `diagnostics.checks.uniformity` for the test). A central interval of probability
 p holds the target where |2 PIT - 1| <= p, so the same numbers give the coverage of all intervals at once.
 
-**Classification.** Among rows to which the top class was given with confidence c, a share c should be of it (see
+**Classification.** Among rows whose top class has confidence c, a share c should be of that class (see
 `diagnostics.checks.class_bins` for the errors, their floor and the parts of the Brier score).
 
-A prediction can be calibrated and of no use, as one that gives the same distribution to all rows; `diagnostics.scores`
-reward sharpness too. A calibrated prediction of n targets is never exactly so on these n, therefore each number comes
-with what chance alone makes of it.
+A prediction can be calibrated and useless, such as one that gives the same distribution to all rows;
+`diagnostics.scores` reward sharpness too. On n targets even a calibrated prediction is never exactly calibrated, so
+each number comes with what chance alone makes of it.
 
 References: Dawid 1984 (PIT; 10.2307/2981683), Gneiting et al. 2007 (10.1111/j.1467-9868.2007.00587.x), Guo et al. 2017
 (ECE; arXiv:1706.04599), Kuleshov et al. 2018 (quantiles of a regression; arXiv:1807.00263).
@@ -42,7 +42,7 @@ class Coverage:
     Attributes:
         levels: the probabilities of the intervals, 5 % to 95 %.
         observed: the share of targets inside, (level,), or (level, output) for several outputs.
-        errors: the standard error of the share of as many targets where the level is right, sqrt(p (1 - p) / n).
+        errors: the standard errors of the shares of n targets if the levels p are right, sqrt(p (1 - p) / n).
     """
 
     levels: Float[np.ndarray, " level"]
@@ -51,7 +51,7 @@ class Coverage:
 
     @classmethod
     def of(cls, pit: Float[np.ndarray, "n ..."]) -> Coverage:
-        """Of the probabilities below the targets."""
+        """The coverage, from the probabilities `pit` below the targets."""
         distance = np.sort(np.abs(2 * pit - 1), axis=0)
         columns = distance.reshape(len(pit), -1).T
         observed = np.stack([np.searchsorted(column, _LEVELS, side="right") for column in columns], axis=1) / len(pit)
@@ -67,8 +67,8 @@ class Calibration:
         miscalibration: by how much stated probabilities miss frequencies. Regression: the mean over the 99 percentiles
             of |share of targets below - percentile|, for each output if there are several. Classification: the
             expected calibration error of the top class in bins of equal width.
-        floor: what a calibrated prediction of as many rows has on average.
-        p_value: how often a calibrated one is at least as conspicuous; for each output if there are several.
+        floor: the mean miscalibration of a calibrated prediction of as many rows.
+        p_value: how often a calibrated prediction is at least as conspicuous; for each output if there are several.
         rows: the number of rows.
     """
 
@@ -101,11 +101,11 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class TargetCalibration(Calibration):
-    """Of a regression.
+    """How calibrated a regression is.
 
     Attributes:
         pit: the probability that the prediction puts below each target, (n,), or (n, output) for several outputs.
-        coverage: of central intervals.
+        coverage: the coverage of central intervals.
     """
 
     pit: Float[np.ndarray, "n ..."]
@@ -123,13 +123,13 @@ class TargetCalibration(Calibration):
 
 @dataclass(frozen=True, eq=False)
 class ClassCalibration(Calibration):
-    """Of a classification.
+    """How calibrated a classification is.
 
     Attributes:
         bins: accuracy by confidence, in 15 bins of equal width, with intervals.
         ece: the calibration error in these bins, the same as `miscalibration` and as the `ece` of `scores`.
-        ece_equal_mass: the same in 15 bins that hold about as many rows each.
-        floor_equal_mass: what a calibrated prediction has of it on average.
+        ece_equal_mass: the calibration error in 15 bins that hold about equally many rows each.
+        floor_equal_mass: the mean `ece_equal_mass` of a calibrated prediction.
         brier: the Brier score and its parts.
     """
 
@@ -154,7 +154,7 @@ def calibration(prediction: Prediction, y: Any) -> Calibration:
     """How calibrated a prediction is.
 
     Args:
-        prediction: of any posterior.
+        prediction: the prediction of any posterior.
         y: the targets in the prediction's units, or a `Split`, for which the prediction is restored to the data's own
             units first; calibration has no units.
 

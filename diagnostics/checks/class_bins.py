@@ -4,10 +4,10 @@ r"""Probabilities of classes in bins, against what happened: reliability, calibr
 
     ECE = sum_b |sum_{i in b} (h_i - c_i)| / n
 
-in bins of equal width, or of equal mass, which hold about as many rows each. Even a calibrated prediction has an error
-above 0, because few rows per bin are seldom right exactly as often as they say. This floor is the mean error over 1,000
-sets of labels drawn from the predicted probabilities themselves, and the share of these sets with an error at least as
-large as the observed one is a p-value (Bröcker & Smith 2007, 10.1175/WAF993.1; Vaicenavicius et al. 2019,
+in bins of equal width, or of equal mass, which hold about equally many rows each. Even a calibrated prediction has an
+error above 0, because the few rows of a bin are seldom right exactly as often as they say. This floor is the mean error
+over 1,000 sets of labels drawn from the predicted probabilities themselves, and the share of these sets with an error
+at least as large as the observed one is a p-value (Bröcker & Smith 2007, 10.1175/WAF993.1; Vaicenavicius et al. 2019,
 arXiv:1902.06977).
 
 **Brier score.** With o_ik = 1 where row i is of class k, and the rows of each class k in bins b by their probability
@@ -38,11 +38,11 @@ from inference.results.scores import confidence_bins, equal_width
 __all__ = ["BINS", "Bins", "Brier", "CalibrationErrors", "equal_mass"]
 
 BINS = 15
-"""As for the `ece` of `scores`."""
+"""The number of bins, the same as for the `ece` of `scores`."""
 
 _SIMULATIONS = 1000
 _BLOCK = 2**22  # simulated rows at once
-_ROUNDING = 1e-9  # of an error: what is equal must count as equal
+_ROUNDING = 1e-9  # by which two errors may differ and still count as equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +50,11 @@ class Bins:
     """How often the top class is right, by how sure the prediction was; bins without rows are left out.
 
     Attributes:
-        count: rows in each bin.
-        confidence: their mean confidence.
-        accuracy: the share of them whose top class is right.
-        lower: of the 95 % interval of that share (Wilson's).
-        upper: of the same.
+        count: the number of rows in each bin.
+        confidence: the mean confidence of these rows.
+        accuracy: the share of these rows whose top class is right.
+        lower: the lower end of the 95 % interval of `accuracy` (Wilson's).
+        upper: the upper end of that interval.
     """
 
     count: np.ndarray
@@ -65,7 +65,7 @@ class Bins:
 
     @classmethod
     def of(cls, probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int = BINS) -> Bins:
-        """In bins of equal width."""
+        """The rows in `bins` bins of equal width."""
         count, confidence, hits = confidence_bins(probs, labels, bins)
         used = count > 0
         count, confidence, hits = count[used], confidence[used], hits[used]
@@ -81,9 +81,9 @@ class CalibrationErrors(NamedTuple):
     Attributes:
         equal_width: the error in bins of equal width, the `ece` of `scores`.
         equal_mass: the error in bins of equal mass.
-        floor: of `equal_width`, its mean if the predicted probabilities were right.
-        floor_equal_mass: of `equal_mass`, the same.
-        p_value: how often `equal_width` would be at least as large if they were right.
+        floor: the mean of `equal_width` if the predicted probabilities were right.
+        floor_equal_mass: the mean of `equal_mass` if the predicted probabilities were right.
+        p_value: how often `equal_width` would be at least as large if the predicted probabilities were right.
     """
 
     equal_width: float
@@ -94,7 +94,7 @@ class CalibrationErrors(NamedTuple):
 
     @classmethod
     def of(cls, probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]) -> CalibrationErrors:
-        """Of predicted probabilities."""
+        """The errors of the predicted probabilities `probs`."""
         confidence = probs.max(axis=1)
         hit = probs.argmax(axis=1) == labels
         places = equal_width(confidence, BINS), equal_mass(confidence, BINS)
@@ -119,9 +119,9 @@ class Brier(NamedTuple):
 
     Attributes:
         score: the squared error summed over classes.
-        reliability: by which probabilities miss what happens; 0 is best, and chance alone makes it positive.
+        reliability: how far probabilities miss what happens; 0 is best, and chance alone makes it positive.
         resolution: how much what happens differs between bins; the higher the better.
-        uncertainty: of the labels, whatever the prediction.
+        uncertainty: the uncertainty of the labels, whatever the prediction.
         within: what the spread of probabilities within bins adds.
     """
 
@@ -133,7 +133,7 @@ class Brier(NamedTuple):
 
     @classmethod
     def of(cls, probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"]) -> Brier:
-        """In 15 bins of equal width for each class."""
+        """The score and its parts, in 15 bins of equal width for each class."""
         rows, classes = probs.shape
         happened = np.eye(classes)[labels]
         reliability = resolution = uncertainty = within = 0.0
@@ -151,12 +151,12 @@ class Brier(NamedTuple):
 
 
 def equal_mass(values: Float[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
-    """Which of so many bins of about equal mass each value is in; equal values are in the same one."""
+    """Which of `bins` bins of about equal mass each value is in; equal values are in the same bin."""
     edges = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
     return np.searchsorted(edges, values, side="left")
 
 
 def _errors(hits: np.ndarray, confidence: np.ndarray, members: np.ndarray) -> Float[np.ndarray, "simulation 2"]:
-    """The error of each row of hits, in bins of both kinds, side by side as the columns of `members`."""
+    """The errors of each row of `hits` in both kinds of bins, which are side by side in the columns of `members`."""
     sums = np.abs((hits - confidence) @ members)
     return sums.reshape(len(hits), 2, BINS).sum(axis=2) / len(confidence)

@@ -17,10 +17,10 @@ def inputs_and_targets(what: str, posterior: Posterior, x: Any, y: Any) -> tuple
     """Validated inputs and targets, in the units of the `y` that was given to `run`.
 
     Args:
-        what: the function that needs them, for messages.
-        posterior: of a network.
-        x: inputs; or a `Split` or a pair `(x, y)`, and `y` is None.
-        y: targets.
+        what: the name of the function that needs them, for messages.
+        posterior: the posterior of a network.
+        x: the inputs; or a `Split` or a pair `(x, y)`, if `y` is None.
+        y: the targets.
     """
     if not isinstance(posterior, Posterior):
         raise TypeError(f"{what} needs a posterior, got {type(posterior).__name__}")

@@ -1,27 +1,27 @@
 r"""Leave-one-out cross-validation: how well each row is predicted by the posterior of all others, without new runs.
 
-With l_i(w) = p(y_i | x_i, w), the posterior without row i is that of all rows, divided by l_i. Draws of it are so draws
-of the full posterior with importance weights, which Pareto smoothing makes stable (PSIS, by ArviZ):
+With l_i(w) = p(y_i | x_i, w), the posterior without row i is the posterior of all rows divided by l_i. So draws of the
+full posterior with importance weights, which Pareto smoothing makes stable (PSIS, by ArviZ), are draws of it:
 
     log r_i(w) = log(p(w, y) / g(w)) - log l_i(w)
     elpd = sum_i log( sum_w r_i(w) l_i(w) / sum_w r_i(w) )
 
 g is the density that the draws really come from. For chains it is the posterior, and the first term is a constant. For
-a guide it is the guide's, so the first term takes its draws to the posterior that it approximates: elpd is then that of
-the posterior, not of the guide's own predictions (Magnusson et al. 2019). Where the network is linearised, as by
+a guide it is the guide's density, so the first term takes its draws to the posterior that it approximates: elpd is then
+the posterior's, not that of the guide's own predictions (Magnusson et al. 2019). Where the network is linearised, as by
 Laplace's method, the posterior is that of the linearised network, whose predictions these are. Draws without a density
 (dropout, ensembles, a pruned guide) can't be corrected; they are taken as they come, and k-hat does not tell how wrong
 that is.
 
-At temperature T a row is in the posterior as l_i^(1/T), under both temperings, and log p(w, y) is the tempered density.
-So the last term is divided by T, and elpd is that of the same tempered posterior, had it been fitted to the other rows;
-predictions use the untempered likelihood, as always.
+At temperature T a row enters the posterior as l_i^(1/T), under both temperings, and log p(w, y) is the tempered
+density. So the last term is divided by T, and elpd is what the same tempered posterior would have if it had been fitted
+to the other rows; predictions use the untempered likelihood, as always.
 
 k-hat, the Pareto shape of the weights of a row, says whether they can be relied on: up to min(1 - 1 / log10(S), 0.7)
 for S draws. A row above it is so influential that only a fit without it can tell.
 
-The LOO-PIT of a target is the probability that the posterior of all other rows puts below it; they are uniform if the
-model is calibrated, which PITs of rows that were fitted are not.
+The LOO-PIT of a target is the probability that the posterior of all other rows puts below it. LOO-PITs are uniform if
+the model is calibrated, which PITs of rows that were fitted are not.
 
 References: Vehtari et al. 2017 (arXiv:1507.04544), Vehtari et al. 2024 (PSIS; arXiv:1507.02646), Magnusson et al. 2019
 (arXiv:1904.10679).
@@ -48,7 +48,7 @@ __all__ = ["LeaveOneOut", "loo"]
 
 _BLOCK = 2**21  # float64 numbers of draws, rows and outputs that are worked on at once
 _MOST_K = 0.7
-_LEAST_DRAWS = 4  # per chain, for an effective sample size
+_LEAST_DRAWS = 4  # draws per chain that an effective sample size needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class LeaveOneOut:
 
     Attributes:
         elpd: the sum over rows of the log density, or log probability, of each target given all other rows.
-        error: its standard error over rows, sqrt(n var(pointwise)).
-        p_loo: the effective number of parameters, what elpd would be more if each row had been fitted too.
+        error: the standard error of `elpd` over rows, sqrt(n var(pointwise)).
+        p_loo: the effective number of parameters: how much larger elpd would be if each row had been fitted too.
         pointwise: the terms of elpd, (n,).
         pareto_k: k-hat of each row's weights, (n,).
-        threshold: the largest k-hat that can be relied on with this many draws.
-        correction: of the weights for draws that don't come from the posterior: "not needed" for chains, "made" for a
-            guide with a density, "not possible" for others.
+        threshold: the largest k-hat that can be relied on with the posterior's number of draws.
+        correction: whether the weights correct for draws that don't come from the posterior: "not needed" for chains,
+            "made" for a guide with a density, "not possible" for other draws.
         pit: the probability below each target given all other rows, (n,) or (n, outputs); None for labels.
         caveat: what is wrong with draws of this method in any case, in words.
     """
@@ -85,7 +85,7 @@ class LeaveOneOut:
 
     @property
     def reliable(self) -> bool | None:
-        """Whether no row is above; None where k-hat does not tell, because the weights could not be corrected."""
+        """Whether no k-hat is above the threshold; None where it can't tell, as the weights could not be corrected."""
         return None if self.correction == "not possible" else not self.unreliable
 
     def __str__(self) -> str:
@@ -115,13 +115,13 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
     """Leave-one-out cross-validation by importance sampling.
 
     Args:
-        posterior: of a network, with several draws.
+        posterior: the posterior of a network, with several draws.
         x: the inputs that it was fitted to, or the `Split` or pair `(x, y)`. Given a `Split`, log densities are in the
-            data's own units, as those of `scores` are, else in the units of `y`.
+            data's own units, as in `scores`, else in the units of `y`.
         y: the targets that it was fitted to.
 
     Raises:
-        ValueError: if these are not the targets of the training data, or there is one draw only.
+        ValueError: if `x` and `y` are not the training data in their order, or there is only one draw.
     """
     inputs, targets = inputs_and_targets("loo", posterior, x, y)
     size = posterior.shape[0] * posterior.shape[1]
@@ -172,7 +172,7 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
 
 
 def _in_another_order(judged: np.ndarray, inputs: np.ndarray) -> bool:
-    """Whether the posterior's probes, of which the first are rows of its data, are rows of these, but not in place."""
+    """Whether the posterior's first probes, which are rows of its data, are rows of `inputs`, but not in place."""
     expected = probes(inputs)
     if judged.shape != expected.shape or np.array_equal(judged, expected):
         return False
@@ -181,7 +181,7 @@ def _in_another_order(judged: np.ndarray, inputs: np.ndarray) -> bool:
 
 
 def _ratios(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, str]:
-    """log(p(w, y) / g(w)) of each draw up to a constant, (chain * draw,), and what correction that is."""
+    """log(p(w, y) / g(w)) of each draw up to a constant, (chain * draw,), and which `correction` that is."""
     statistics = posterior.statistics
     size = posterior.shape[0] * posterior.shape[1]
     if posterior.kind == "chains":
@@ -199,13 +199,13 @@ def _ratios(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> tu
 
 
 def _log_likelihood(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Of all rows together under each draw, (chain * draw,)."""
+    """The log-likelihood of all rows together under each draw, (chain * draw,)."""
     blocks = _blocks(posterior, inputs, targets)
     return sum(prediction.log_prob_by_draw(some).sum(axis=2).ravel() for prediction, some in blocks)
 
 
 def _blocks(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> Iterator[tuple[Prediction, np.ndarray]]:
-    """Predictions of some rows at a time, so that memory does not grow with the rows, and their targets."""
+    """Yield predictions of a block of rows with their targets, so that memory does not grow with the number of rows."""
     likelihood: Any = posterior.model.likelihood  # type: ignore[attr-defined]
     numbers = posterior.shape[0] * posterior.shape[1] * max(likelihood.heads, likelihood.classes or 1)
     count = -(-len(inputs) // max(1, _BLOCK // numbers))

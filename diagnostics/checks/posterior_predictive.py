@@ -6,13 +6,13 @@ among the replicated ones,
 
     p = P(T(y_rep) > T(y)) + P(T(y_rep) = T(y)) / 2
 
-so that a tie, as counts have them, speaks for neither side. Values near 0 or 1 say that the model does not reproduce T;
+so that a tie, as between counts, speaks for neither side. Values near 0 or 1 say that the model does not reproduce T;
 values near 1/2 that it does, not that it is right. On the data that the posterior was fitted to, p is nearer to 1/2
 than a uniform number would be, the more so the better T is fitted: choose a T that the likelihood does not fit by
-itself, as the extremes.
+itself, such as an extreme.
 
 With an effective sample size E of the T(y_rep), the Monte Carlo error of p is the standard deviation of
-Beta(1 + E p, 1 + E (1 - p)), which is about sqrt(p (1 - p) / E), and not 0 where p is.
+Beta(1 + E p, 1 + E (1 - p)), which is about sqrt(p (1 - p) / E), but is not 0 where p is 0 or 1.
 
 Reference: Gelman, Meng & Stern 1996 (Statistica Sinica 6).
 """
@@ -35,20 +35,20 @@ __all__ = ["PredictiveCheck", "predictive_check"]
 
 Statistic = Callable[[np.ndarray], Any]
 
-_REPLICATES = 1000  # of a point estimate or an ensemble, whose draws are all there is
-_LEAST_DRAWS = 4  # per chain, for an effective sample size
+_REPLICATES = 1000  # at least, for a point estimate or an ensemble, which can't have more draws
+_LEAST_DRAWS = 4  # draws per chain that an effective sample size needs
 _EXTREME = 0.025  # p-values nearer to 0 or 1 than this are pointed out
 
 
 @dataclass(frozen=True, eq=False)
 class PredictiveCheck:
-    """Observed statistics among replicated ones; `str()` of it is a line for each.
+    """Observed statistics among replicated ones; `str()` of it has a line for each statistic.
 
     Attributes:
         observed: T(y) of each statistic, by its name.
         replicates: T(y_rep) under each draw, (chain, draw).
         p_values: P(T(y_rep) >= T(y)), with ties counted half.
-        errors: their Monte Carlo standard errors.
+        errors: the Monte Carlo standard errors of the p-values.
     """
 
     observed: dict[str, float]
@@ -58,10 +58,10 @@ class PredictiveCheck:
 
     @property
     def p_value(self) -> float:
-        """Of the only statistic.
+        """The p-value of the only statistic.
 
         Raises:
-            ValueError: if there are several.
+            ValueError: if there are several statistics.
         """
         if len(self.p_values) > 1:
             raise ValueError(f"there are {len(self.p_values)} statistics; use p_values, which has them by name")
@@ -92,17 +92,17 @@ def predictive_check(
     *,
     seed: int = 0,
 ) -> PredictiveCheck:
-    """Compare statistics of the targets with those of data that the posterior predicts.
+    """Compare statistics of the targets with the same statistics of data that the posterior predicts.
 
     Args:
-        posterior: of a network, by any method.
+        posterior: the posterior of a network, by any method.
         x: inputs, or a `Split` or a pair `(x, y)`, whose inputs and targets are taken. Targets and replicates are in
-            the units of the `y` that was given to `run`, those of a `Split`.
+            the units of the `y` that was given to `run`; for a `Split` these are its standardised ones.
         y: the targets.
         statistic: a function from targets, (n,) or (n, outputs), to a number, such as `np.max`; or several by name.
             By default the minimum, maximum, mean and standard deviation of each output of a regression, and the share
             of each class of a classification.
-        seed: of the replicates.
+        seed: the seed of the replicates.
 
     Returns:
         A `PredictiveCheck`. Each draw makes one replicate; a point estimate or an ensemble makes 1,000 in all.
@@ -136,7 +136,7 @@ def _named(statistic: Any, likelihood: Likelihood) -> dict[str, Statistic]:
 
 
 def _usual(likelihood: Likelihood) -> dict[str, Statistic]:
-    """What is compared where nothing was asked for."""
+    """The statistics that are compared by default."""
     if likelihood.classes is not None:
         return {f"share of class {k}": partial(_share, k) for k in range(likelihood.classes)}
     usual: dict[str, Statistic] = {"min": np.min, "max": np.max, "mean": np.mean, "std": np.std}
@@ -170,7 +170,7 @@ def _number(name: str, function: Statistic, targets: np.ndarray) -> float:
 def _replicates(
     posterior: Posterior, inputs: np.ndarray, statistics: dict[str, Statistic], seed: int
 ) -> dict[str, np.ndarray]:
-    """The statistics of replicated data, (chain, draw); those of a draw that is used again follow each other."""
+    """The statistics of replicated data, (chain, draw); if a draw makes several replicates, they are side by side."""
     prediction = posterior.predict(inputs)
     chains, draws = posterior.shape
     repeats = -(-_REPLICATES // (chains * draws)) if posterior.kind == "point" or chains * draws == 1 else 1
@@ -195,7 +195,7 @@ def _effective_size(posterior: Posterior, values: np.ndarray) -> float:
     if posterior.kind != "chains":
         return float(values.size)
     if values.shape[1] < _LEAST_DRAWS:
-        return float(len(values))  # that of each chain is not known
+        return float(len(values))  # the effective size of each chain is not known
     return min(float(mixing.ess(values[..., None])[0]), float(values.size))
 
 

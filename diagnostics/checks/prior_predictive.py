@@ -20,6 +20,7 @@ from numpyro import handlers
 
 from data import Split
 from data.pairs import as_pair
+from data.rows import spaced
 from inference.display.figures import COLOURS, chart
 from models import Network
 from models.validation import positive_integer
@@ -27,13 +28,9 @@ from models.validation import positive_integer
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-from data.rows import spaced
-
 __all__ = ["PriorCheck", "prior_check", "prior_functions"]
 
-_ROWS = 2000  # of the inputs: more would say nothing else, and fill the memory
+_ROWS = 2000  # rows of inputs that are used: more would tell nothing new, and fill the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,14 +43,14 @@ class PriorCheck:
         targets: (draw, n) or (draw, n, outputs), targets drawn from each function with its noise.
         numbers: what the draws imply, by name. Regression: `function_spread`, the median over inputs of the prior's
             spread of f(x), half of its central 68 %, which for a normal is the standard deviation and exists for any
-            tails; `target_spread`, the same of y; `wiggle`, the median over functions of the standard deviation of f
+            tails; `target_spread`, the same for y; `wiggle`, the median over functions of the standard deviation of f
             over the inputs; `reach`, the 95 % quantile of the largest |f(x)|; with `y` given, `inside`, the share of
             observed targets inside the central 95 % of the prior's, and `ratio`, the spread of y over the standard
-            deviation of the observed ones. Classification: `entropy`, the mean over functions and inputs of the entropy
-            in nats; `certain`, the share of them above 99 % for one class; `same_class`, the mean share of inputs to
-            which a function gives its favourite class.
+            deviation of the observed targets. Classification: `entropy`, the mean over functions and inputs of the
+            entropy in nats; `certain`, the share of functions and inputs with more than 99 % for one class;
+            `same_class`, the mean share of inputs to which a function gives its favourite class.
         envelope: (3, n, quantity), the 5 %, 50 % and 95 % quantiles of the functions at each input.
-        entropy: (draw, n) for a classifier, else None.
+        entropy: (draw, n), the entropy of each function at each input for a classifier, else None.
         summary: the numbers in words.
     """
 
@@ -80,13 +77,13 @@ def prior_check(model: Network, x: Any, y: Any = None, *, draws: int = 1000, see
         model: a network of `models`.
         x: inputs, or a `Split` or a pair `(x, y)`, whose inputs and targets are taken. Of more than 2,000 rows, 2,000
             are used, evenly spaced.
-        y: observed targets to hold against the prior, if any.
-        draws: how many functions.
-        seed: of the draws.
+        y: observed targets to compare with the prior, if any.
+        draws: the number of functions.
+        seed: the seed of the draws.
 
     Raises:
         TypeError: if the model is not a network.
-        ValueError: if the prior can't be drawn from, as a flat one.
+        ValueError: if the prior can't be drawn from, for instance because it is flat.
     """
     if not isinstance(model, Network):
         raise TypeError(f"prior_check needs a network of models, got {type(model).__name__}")
@@ -183,7 +180,7 @@ def prior_functions(check: PriorCheck) -> Figure:
         return figure
     if check.x.shape[1:] != (1,):
         figure, (axes,) = chart(["Functions from the prior over all inputs, without and with noise"])
-        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # of several outputs
+        first = check.targets if check.targets.ndim == 2 else check.targets[..., 0]  # the first of several outputs
         functions, targets = check.functions[..., 0].ravel(), first.ravel()
         low, high = np.quantile(targets, [0.005, 0.995])
         edges = np.linspace(low, high, 60)

@@ -5,9 +5,10 @@ independent, n F(z) is Binomial(n, z), so at each z the count has a two-sided ta
 
     t(z) = 2 min( P(B <= n F(z)), P(B >= n F(z)) ),    B ~ Binomial(n, z)
 
-and what is judged is the smallest of them, min_z t(z): an equal chance to be conspicuous at each percentile. How small
-it is among 10,000 simulated sets of n uniform numbers is the p-value of the test, and its 5 % quantile g makes the
-simultaneous band {F : t(z) >= g for all z}, which holds the whole curve of 95 % of such sets.
+and the smallest of them, min_z t(z), is judged, so that each percentile has an equal chance to be conspicuous. The
+share of 10,000 simulated sets of n uniform numbers whose smallest one is no larger is the p-value of the test, and the
+5 % quantile g over these sets makes the simultaneous band {F : t(z) >= g for all z}, which holds the whole curve of
+95 % of such sets.
 
 Reference: Säilynoja, Bürkner & Vehtari 2022, section 2.1, arXiv:2103.10522, with all percentiles in place of their n
 points. The simulation has a fixed seed.
@@ -28,8 +29,8 @@ LEVELS: Float[np.ndarray, " 99"] = np.arange(1, 100) / 100
 """The percentiles at which shares are looked at."""
 
 _SIMULATIONS = 10_000  # a p-value of 5 % is then known to 0.2 %
-_OUTSIDE = 0.05  # of the sets leave the band
-_DEVIATIONS = 8  # of a binomial: no edge of a band is further out
+_OUTSIDE = 0.05  # share of the sets that leave the band
+_DEVIATIONS = 8  # standard deviations of a binomial: no edge of a band is further out
 
 
 class Uniformity(NamedTuple):
@@ -37,8 +38,8 @@ class Uniformity(NamedTuple):
 
     Attributes:
         distance: the mean over the percentiles z of |F(z) - z|.
-        floor: what it is on average for as many uniform numbers.
-        p_value: the share of sets of as many uniform numbers that are as conspicuous.
+        floor: the mean `distance` of as many uniform numbers.
+        p_value: the share of sets of as many uniform numbers that are at least as conspicuous.
     """
 
     distance: float
@@ -47,7 +48,7 @@ class Uniformity(NamedTuple):
 
     @classmethod
     def of(cls, values: Float[np.ndarray, " n"]) -> Uniformity:
-        """Of numbers between 0 and 1."""
+        """How far `values`, numbers between 0 and 1, are from uniform."""
         shares = shares_below(values)
         simulated, floor = _simulate(len(values))
         tail = _tails(np.rint(shares * len(values)), len(values)).min()
@@ -56,7 +57,7 @@ class Uniformity(NamedTuple):
 
 
 def shares_below(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 99"]:
-    """F: the share of the numbers at or below each percentile."""
+    """F: the share of `values` at or below each percentile."""
     return np.searchsorted(np.sort(values), LEVELS, side="right") / len(values)
 
 
@@ -71,16 +72,16 @@ def ecdf_band(size: int) -> tuple[Float[np.ndarray, " 99"], Float[np.ndarray, " 
 
 
 def _tails(counts: np.ndarray, size: int) -> np.ndarray:
-    """t: the two-sided tail probabilities of counts at each percentile, which are the last axis."""
+    """t: the two-sided tail probabilities of `counts`, whose last axis is the percentiles."""
     return 2 * np.minimum(bdtr(counts, size, LEVELS), bdtrc(counts - 1, size, LEVELS))
 
 
 @lru_cache(maxsize=32)
 def _simulate(size: int) -> tuple[np.ndarray, float]:
-    """The smallest tail probability of each simulated set, sorted, and the mean distance of all."""
+    """The smallest tail probability of each simulated set, sorted, and the mean distance over all sets."""
     cells = np.random.default_rng(0).multinomial(size, np.diff([0.0, *LEVELS, 1.0]), _SIMULATIONS)
     counts = cells.cumsum(axis=1)[:, :-1]
     first = counts.min(axis=0)
-    table = _tails(first + np.arange(np.ptp(counts, axis=0).max() + 1)[:, None], size)  # of the counts that came up
+    table = _tails(first + np.arange(np.ptp(counts, axis=0).max() + 1)[:, None], size)  # only of counts that came up
     tails = table[counts - first, np.arange(len(LEVELS))]
     return np.sort(tails.min(axis=1)), float(np.abs(counts / size - LEVELS).mean())

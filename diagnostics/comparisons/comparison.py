@@ -1,7 +1,7 @@
 """Comparison: several posteriors of the same data, their scores, their cost, and how far each is from a reference.
 
-Scores have standard errors over test points. Two posteriors are judged on the same points, so that the difference of
-their scores has an error of its own, which is smaller: that of the paired differences.
+Scores have standard errors over test points. Two posteriors are judged on the same points, so the difference of their
+scores has a standard error of its own, over paired differences, which is smaller.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NAMES = {
     "total_variation": "total variation", "log_score": "log score", "w1_noise": "W1 with noise", "w1": "W1", "w2": "W2",
     "w2_noise": "W2 with noise", "rmse": "RMSE", "crps": "CRPS", "brier": "Brier", "ece": "ECE",
 }  # fmt: skip
-_RHAT, _LEAST_DRAWS = 1.05, 4  # of the reference: above the one its chains differ, below the other nothing is known
-_NEAR = 2.0  # spreads of its difference to the floor within which a distance is that of the reference to itself
+_RHAT, _LEAST_DRAWS = 1.05, 4  # of the reference: above this R-hat its chains differ, with fewer draws that is unknown
+_NEAR = 2.0  # a distance within this many spreads of the floor counts as the reference's distance to itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +36,14 @@ class Comparison:
     """Several posteriors side by side.
 
     Attributes:
-        rows: for each posterior its name and its numbers, those that don't apply missing: a score such as `rmse`, its
-            standard error `rmse_error`, its difference to the reference's `rmse_difference` and the standard error of
-            that, `rmse_difference_error`; a distance such as `w1` and its spread over the halves, `w1_spread`, with
-            `w1_floor` and `w1_floor_spread` where it has fewer draws than a half of the reference and so a floor of its
-            own; `seconds` and `gradients`.
+        rows: for each posterior its name and the numbers that apply to it: a score such as `rmse`, its standard error
+            `rmse_error`, its difference from the reference's score, `rmse_difference`, and the standard error of the
+            difference, `rmse_difference_error`; a distance such as `w1` and its spread over the halves, `w1_spread`,
+            with `w1_floor` and `w1_floor_spread` where the posterior has fewer draws than a half of the reference and
+            so a floor of its own; `seconds` and `gradients`.
         reference: the name of the reference, None if there is none.
         floor: the distances of the reference to itself, by name; empty if it has one chain.
-        floor_spread: their standard deviations over the ways to halve its chains.
+        floor_spread: the standard deviations of `floor` over the ways to halve the reference's chains.
         caution: what is wrong with the reference itself, in words; empty if its functions have mixed.
     """
 
@@ -69,7 +69,7 @@ class Comparison:
         return tuple(key for key in self.columns if f"{key}_spread" in self.columns and not key.endswith("_floor"))
 
     def near(self, row: Mapping[str, Any], name: str) -> bool:
-        """Whether a posterior is as close to the reference as that is to itself, but for two spreads of both."""
+        """Whether the posterior in `row` is as close to the reference as that is to itself, within two spreads."""
         if name not in self.floor or name not in row:
             return False
         excess = row[name] - row.get(f"{name}_floor", self.floor[name])
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """Which posteriors are as close to the reference as that is to itself, and which is the farthest, in words."""
+        """In words, which posteriors are as close to the reference as it is to itself, and which is the farthest."""
         measure = next((name for name in ("w1", "total_variation") if name in self.floor), None)
         others = [row for row in self.rows if measure in row]
         if measure is None or not others:
@@ -98,7 +98,7 @@ class Comparison:
         return f"{self.caution} {close}".lstrip()
 
     def tables(self) -> tuple[Table, ...]:
-        """As text: the scores, their differences to the reference's, and the distances with the cost."""
+        """Tables as text: the scores, their differences from the reference's, and the distances with the cost."""
         names = [row["method"] for row in self.rows]
         scores = tuple(
             (name, *(_with_error(row.get(key), row.get(f"{key}_error")) for key in self.scores))
@@ -143,7 +143,7 @@ def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Pos
     """Compare posteriors on test data.
 
     Args:
-        posteriors: by name.
+        posteriors: the posteriors by name.
         test: a `Split` (scores are then in the data's own units) or `(x, y)`.
         reference: the key of the posterior that distances are measured to, or a posterior; None measures none.
     """
@@ -167,7 +167,7 @@ def compared(
     test: Any,
     reference: str | Posterior | None,
 ) -> Comparison:
-    """Compare posteriors whose predictions at the test inputs are there."""
+    """Compare posteriors whose `predictions` at the test inputs have been made already."""
     x, y = as_pair("compare", test)
     targets = test if isinstance(test, Split) else y
     _check_reference(posteriors, reference)
@@ -203,7 +203,7 @@ def compared(
 
 
 def _scored(rows: dict[str, np.ndarray], baseline: dict[str, np.ndarray] | None) -> dict[str, float]:
-    """Scores and their errors and, where there is a baseline, the paired differences to it and theirs."""
+    """Scores with their errors and, given a baseline, the paired differences from it with their errors."""
     found: dict[str, float] = {}
     mine = scores_of_rows(rows)
     pull = influences(rows)
@@ -234,7 +234,7 @@ def _check_reference(posteriors: Mapping[str, Posterior], reference: Any) -> Non
 
 
 def _caution(name: str | None, reference: Posterior | None) -> str:
-    """What is wrong with the reference's functions: then its floor is wide, and to be near it means little."""
+    """A warning if the reference's functions have not mixed, so that its floor is wide and being near means little."""
     space = function_mixing(reference) if reference is not None and reference.kind == "chains" else None
     if space is None or reference is None or reference.shape[1] < _LEAST_DRAWS:
         return ""

@@ -1,17 +1,17 @@
 r"""How far predictions are from those of a reference, beside how far the reference is from itself.
 
 The reference's chains are cut into two halves A and B in every way (up to 70). Two chains can be cut in one way only,
-which tells nothing of the floor's own spread, so the halves of each count as chains then. The noise floor is the
-distance of B to A; another posterior, thinned to the size of B, is measured against the same A. A perfect one so lands
-on the floor: against all of the reference it would seem better than the reference's own halves.
+which tells nothing about the floor's own spread, so the halves of each are counted as chains then. The noise floor is
+the distance of B to A; another posterior, thinned to the size of B, is measured against the same A. So a perfect
+posterior lands on the floor; against all of the reference it would seem better than the reference's own halves.
 
 For regression the distances at each test point are Wasserstein distances between quantile functions F^-1 and G^-1,
 
     W_p = (int_0^1 |F^-1(u) - G^-1(u)|^p du)^(1/p),
 
-in units of the reference's standard deviation there, averaged over points: of the draws of the function, and of those
-with noise. For classification they are the total variation between the mean probabilities and the agreement: how often
-both name the same class first.
+in units of the reference's standard deviation there, averaged over points: once for draws of the function, and once for
+draws with noise. For classification they are the total variation between the mean probabilities, and the agreement: how
+often both give the same class the largest probability.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from inference.results.prediction import Classification, Regression
 
 __all__ = ["Distance", "agreement", "distances", "total_variation", "wasserstein"]
 
-_CUTS = 70  # all ways to halve 8 chains; of more chains, so many of them
+_CUTS = 70  # all ways to halve 8 chains; for more chains, this many of the ways
 _ROWS = 1000  # test points of a regression at which quantiles are compared, evenly spaced
 
 
 class Distance(NamedTuple):
-    """Over the ways to halve the reference's chains.
+    """A distance, averaged over the ways to halve the reference's chains.
 
     Attributes:
-        mean: of the distance.
-        spread: its standard deviation; nan where there is one way only.
+        mean: the mean of the distance.
+        spread: its standard deviation; nan where there is only one way.
     """
 
     mean: float
@@ -49,28 +49,28 @@ class Distance(NamedTuple):
 def wasserstein(
     draws: Float[np.ndarray, "s ..."], others: Float[np.ndarray, "t ..."], power: int = 1
 ) -> Float[np.ndarray, "..."]:
-    """The Wasserstein distance W_1 or W_2 between the draws and the others at each point."""
+    """The Wasserstein distance W_p, p = `power`, between `draws` and `others` at each point."""
     return _gap_to_distance(*_quantile_gap(draws, others), power)
 
 
 def total_variation(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
-    """Half the summed distance of two sets of probabilities."""
+    """Half the summed absolute difference between the probabilities `p` and `q`."""
     return 0.5 * np.abs(p - q).sum(axis=-1)
 
 
 def agreement(p: Float[np.ndarray, "n classes"], q: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
-    """1 where both have the same largest probability, else 0."""
+    """1 where `p` and `q` give the same class the largest probability, else 0."""
     return (p.argmax(axis=-1) == q.argmax(axis=-1)).astype(np.float64)
 
 
 def distances(
     reference: Prediction, predictions: Mapping[str, Prediction], sampled: Collection[str] = ()
 ) -> tuple[dict[str, Distance], dict[str, dict[str, Distance]], dict[str, dict[str, Distance]]]:
-    """The noise floor, each prediction's distances to the reference, and the floors of those that have their own.
+    """The noise floor, each prediction's distances to the reference, and the floors of predictions with their own.
 
-    The floor is empty if the reference has one chain; the distances are then to all of its draws. A prediction of the
-    `sampled` ones that has fewer draws than B has a floor of its own, with B thinned to as many: what its few draws
-    alone make of the distance.
+    The floor is empty if the reference has one chain; the distances are then to all of its draws. A prediction named in
+    `sampled` that has fewer draws than B has a floor of its own, with B thinned to as many: the distance that comes
+    from having few draws alone.
     """
     labels = isinstance(reference, Classification)
     floor: dict[str, Distance] = {}
@@ -114,7 +114,7 @@ def _gap_to_distance(gap: np.ndarray, weights: np.ndarray, power: int) -> np.nda
 
 
 def _several(draws: np.ndarray) -> np.ndarray:
-    """Draws by chain, of which there are not two: the halves of two are four."""
+    """Draws by chain; two chains are cut into their halves, which makes four."""
     half = draws.shape[1] // 2
     if len(draws) != 2 or half == 0:
         return draws
@@ -122,7 +122,7 @@ def _several(draws: np.ndarray) -> np.ndarray:
 
 
 def _halves(chains: int) -> list[list[int]]:
-    """Every way to choose half of the chains or, where there are too many, some of them at random."""
+    """Every way to choose half of the chains or, where there are too many ways, `_CUTS` of them at random."""
     if chains < 2:
         return []
     if math.comb(chains, chains // 2) <= _CUTS:
@@ -135,7 +135,7 @@ def _halves(chains: int) -> list[list[int]]:
 
 
 def _draws(prediction: Prediction, space: str, seed: int, least: int) -> Float[np.ndarray, "chain draw n ..."]:
-    """Of the function, or with noise; a prediction of few draws gets noise several times, until there are `least`."""
+    """Draws of the function or, by `space`, with noise, which is added repeatedly until there are `least` draws."""
     likelihood: Any = prediction.likelihood
     if isinstance(prediction, Classification):
         return likelihood.probabilities(prediction.outputs)

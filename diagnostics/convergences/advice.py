@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["advice_for_chains", "advice_for_guide", "advice_for_point"]
 
 _APART, _AT_REST = 1.1, 1.05  # R-hat of chains that differ clearly, and of the halves of one that is at rest
-_MOSTLY = 0.9  # of chains and quantities
+_MOSTLY = 0.9  # share of chains and quantities
 _RARE = 0.01  # share of draws up to which divergences are answered with shorter steps
 _SATURATED, _ALL = 0.05, 0.95  # shares of NUTS trajectories that are cut off
-_WASTED_ACCEPTANCE, _MANY_STEPS = 0.6, 200  # where trajectories are long and accepted, their length is the question
-_HOPELESS = 20  # times as many draws would have to be made: then it is the method that has to change
-_GUIDES = ("lowrank", "fullrank", "mixture")  # that can follow correlations or several modes
+_WASTED_ACCEPTANCE, _MANY_STEPS = 0.6, 200  # above both, trajectories are long and accepted: question their length
+_HOPELESS = 20  # if more than this many times as many draws are needed, the method has to change
+_GUIDES = ("lowrank", "fullrank", "mixture")  # guides that can follow correlations or several modes
 
 
 def advice_for_chains(found: Convergence, posterior: Posterior) -> tuple[str, ...]:
-    """For chains; empty where there is nothing to do."""
+    """What to do next about chains; empty where there is nothing to do."""
     judged = found.judged
     assert judged is not None
     steps = list(_on_mixing(found, posterior))
@@ -62,7 +62,7 @@ def advice_for_chains(found: Convergence, posterior: Posterior) -> tuple[str, ..
 
 
 def _on_mixing(found: Convergence, posterior: Posterior) -> list[str]:
-    """Where chains have too few effective draws, or disagree."""
+    """What to do next about chains that disagree or have too few effective draws; empty for other chains."""
     judged = found.judged
     assert judged is not None
     rhat, ess = found.thresholds["rhat"], found.thresholds["ess"]
@@ -105,14 +105,14 @@ def _on_mixing(found: Convergence, posterior: Posterior) -> list[str]:
 
 
 def _exact_draws(posterior: Posterior) -> str:
-    """How to see the error of an approximation."""
+    """Advice on how to see the error of an approximation."""
     if isinstance(posterior.model, Network):
         return "Compare it with exact draws: diagnostics.compare({...}, test, reference='hmc')."
     return "Compare its sites with those of exact draws, method='nuts'."
 
 
 def advice_for_guide(posterior: Posterior, settled: bool, collapsed: bool, far: bool, apart: bool) -> tuple[str, ...]:
-    """For a guide, by what its loss, its free energy and its importance weights say."""
+    """What to do next about a guide, by what its loss, its free energy and its importance weights say."""
     options = posterior.method.options()
     guide = options.get("guide")
     name = guide if isinstance(guide, str) or guide is None else "one of your own"
@@ -169,7 +169,7 @@ def _advice_for_laplace(posterior: Posterior, settled: bool, collapsed: bool, ap
 
 
 def advice_for_point(posterior: Posterior) -> tuple[str, ...]:
-    """For a point estimate or an ensemble whose loss had not settled."""
+    """What to do next about a point estimate or an ensemble whose loss had not settled."""
     options = posterior.method.options()
     advice = [f"Use more steps (steps={3 * options['steps']:,}), or a larger learning_rate."]
     if isinstance(posterior.model, Network):
@@ -178,6 +178,6 @@ def advice_for_point(posterior: Posterior) -> tuple[str, ...]:
 
 
 def _rounded(count: float) -> int:
-    """Up to two digits."""
+    """`count` rounded up to two significant digits."""
     unit = 10 ** max(int(np.floor(np.log10(count))) - 1, 0)
     return int(np.ceil(count / unit) * unit)

@@ -2,8 +2,8 @@ r"""The bias of samplers without a Metropolis step, by what they measure while t
 
 Where draws follow the posterior at temperature T, two averages are T: the kinetic temperature of the momentum, and, by
 integration by parts, the configurational temperature -E[(w - c) . grad log density] / D for any fixed c (Wenzel et al.
-2020). A step that is too long, or minibatches that are too noisy for it, raise both. The noise ratio says how much of
-it is the minibatches': the variance that they add to a step, over that of the noise which is injected on purpose.
+2020). A step that is too long, or minibatches that are too noisy for it, raise both. The noise ratio says how much is
+due to minibatches: the variance that they add to a step, over the variance of the noise that is injected on purpose.
 
 Reference: https://arxiv.org/abs/2002.02405.
 """
@@ -26,11 +26,11 @@ class Bias:
     """Temperatures of a sampler's draws, and the noise of its gradients.
 
     Attributes:
-        temperature: T, what both should be.
-        kinetic: of the momentum.
-        configurational: of the positions.
-        configurational_error: Monte Carlo standard error of that.
-        noise_ratio: the variance that minibatches add to a step, over that of the injected noise.
+        temperature: T, which the other two temperatures should be.
+        kinetic: the temperature of the momentum.
+        configurational: the temperature of the positions.
+        configurational_error: the Monte Carlo standard error of `configurational`.
+        noise_ratio: the variance that minibatches add to a step, over the variance of the injected noise.
     """
 
     temperature: float
@@ -41,7 +41,7 @@ class Bias:
 
     @classmethod
     def of(cls, posterior: Posterior) -> Bias | None:
-        """From the scalars of the draws; None where the sampler measures no temperatures: see its `caveat`."""
+        """The bias by the statistics of the draws; None if the sampler measures no temperatures: see its `caveat`."""
         statistics = posterior.statistics
         if "configurational_temperature" not in statistics:
             return None
@@ -55,7 +55,7 @@ class Bias:
         )
 
     def failures(self, excess: float, noise: float) -> list[str]:
-        """What misses the thresholds, in words."""
+        """What misses the thresholds `excess` and `noise`, in words."""
         found = []
         away = abs(self.configurational - self.temperature)
         if not away <= max(excess * self.temperature, _SURE * self.configurational_error):

@@ -16,7 +16,7 @@ from inference.host.lazy_arviz import arviz
 
 __all__ = ["judge_chains"]
 
-_LEAST_DRAWS = 4  # for which R-hat and ESS are defined
+_LEAST_DRAWS = 4  # draws per chain from which on R-hat and ESS are defined
 
 
 def judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) -> Convergence:
@@ -53,7 +53,7 @@ def judge_chains(posterior: Posterior, x: Any, thresholds: dict[str, float]) -> 
 
 
 def _measured(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
-    """What the scalars of the draws say, without a verdict yet."""
+    """What the statistics of the draws say, without a verdict yet."""
     statistics = posterior.statistics
     divergent = statistics["diverging"].sum(axis=1) if "diverging" in statistics else np.zeros(posterior.shape[0], int)
     gradients = statistics.get("n_gradients", statistics.get("n_steps", np.array(np.nan)))
@@ -72,7 +72,7 @@ def _measured(posterior: Posterior, thresholds: dict[str, float]) -> Convergence
 
 
 def _beyond_mixing(found: Convergence, posterior: Posterior) -> tuple[list[str], list[str]]:
-    """What fails besides R-hat and ESS, and what is only to be known."""
+    """What fails besides R-hat and ESS, and what does not fail but should be known."""
     failures = [f"chain {chain} stopped before its end: {why}" for chain, why in posterior.stopped.items()]
     cautions = list(posterior.notes)
     chains, draws = posterior.shape

@@ -3,7 +3,7 @@ r"""The verdict on a guide: has its fit arrived, is it better than a constant, a
 A draw u of a guide q has the importance weight w = p(u, y) / q(u). Two numbers judge the weights, because each is blind
 to one kind of guide. The tail index k-hat (Yao et al. 2018) is large where q is too narrow; where q is too wide the
 weights are bounded and k-hat is small. The effective share of the draws, (sum w)^2 / (S sum w^2) over S draws, is small
-for both: a normal guide that is r times too wide in d directions has ((2 r^2 - 1)^(1/2) / r^2)^d.
+for both: for a normal guide that is r times too wide in d directions it is ((2 r^2 - 1)^(1/2) / r^2)^d.
 
 On a network with hidden layers k-hat is large for every guide that is cheaper than the posterior, so it can't tell a
 good fit from a bad one. The free energy can: a guide that has collapsed onto the prior explains the data worse than the
@@ -28,8 +28,8 @@ from models import Network
 
 __all__ = ["judge_guide"]
 
-_FAR = 0.5  # standard deviations from the mode: predictions are off by as much of their own
-_SAME = 1e-6  # of log weights: those of the posterior itself
+_FAR = 0.5  # standard deviations from the mode: predictions are off by as many of their own
+_SAME = 1e-6  # a smaller range of log weights means that the guide is the posterior itself
 _LEAST_DRAWS = 100  # with fewer, one narrow guide in two passes
 
 
@@ -53,7 +53,7 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
     far = weighted and not k <= most
     apart = weighted and not share >= thresholds["importance"]
     close = weighted and not (far or apart)
-    if close and not newton:  # weights are of the draws themselves: what the loss still does is then of no account
+    if close and not newton:  # the weights judge the draws themselves, so what the loss still does has no bearing
         unsettled = list(posterior.concerns)
     deep = _is_deep(posterior.model)
     gap = _below_a_constant(posterior)
@@ -99,7 +99,7 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
 
 
 def _sentence(posterior: Posterior, k: float, share: float, far: bool, apart: bool, deep: bool, gap: float) -> str:
-    """On a guide that has settled and has not collapsed."""
+    """The verdict on a guide that has settled and has not collapsed."""
     numbers = f"Pareto k-hat {k:.2f}, {share:.0%} of the draws effective"
     if np.isnan(k):
         held = [name for name, values in posterior.draws.items() if (values == values[:1, :1]).all()]
@@ -145,7 +145,7 @@ def _explained(gap: float) -> str:
 
 
 def _importance(posterior: Posterior) -> tuple[float, float]:
-    """K-hat of the importance weights, and the effective share of the draws under the smoothed ones."""
+    """K-hat of the importance weights, and the effective share of the draws under the smoothed weights."""
     statistics = posterior.statistics
     log_weights = (statistics["lp"].astype(np.float64) - statistics["guide_log_density"]).ravel()
     if not np.isfinite(log_weights).all():
@@ -160,9 +160,9 @@ def _importance(posterior: Posterior) -> tuple[float, float]:
 def _below_a_constant(posterior: Posterior) -> float:
     """How far the free energy is below that of the best constant prediction, in nats; nan where it is not known.
 
-    A guide's free energy is its loss, Laplace's is minus the log evidence, which is that of the network for the full
-    structure alone. A singular guide's is not on the same scale, and neither is that of a tempered posterior. The
-    constant pays for its parameters too, half the logarithm of the number of rows for each (Schwarz 1978).
+    A guide's free energy is its loss; Laplace's is minus the log evidence, which is the network's only with the full
+    structure. The free energies of singular guides and of tempered posteriors are not on the same scale. The constant
+    pays for its parameters too, half the logarithm of the number of rows for each (Schwarz 1978).
     """
     statistics, model = posterior.statistics, posterior.model
     if not isinstance(model, Network) or posterior.temperature != 1 or "guide_log_density" not in statistics:

@@ -2,8 +2,8 @@
 
 Chains are judged by rank-normalised R-hat and by effective sample size, in weight space and in function space, by
 divergences and by E-BFMI. A guide is judged by its loss and by its importance weights, never by R-hat, which
-independent draws always pass. Of a point there is only its loss to judge. The result is a value with named thresholds,
-a list of what fails, and a verdict in words.
+independent draws always pass. A point is judged by its loss alone. The result is a value with named thresholds, a list
+of what fails, and a verdict in words.
 
 References: Vehtari et al. 2021 (R-hat, ESS; 10.1214/20-BA1221), Betancourt 2016 (E-BFMI; arXiv:1604.00695),
 Yao et al. 2018 (k-hat of a guide; arXiv:1802.02538).
@@ -39,21 +39,22 @@ def convergence(
     """Judge a posterior.
 
     Args:
-        posterior: of any method.
+        posterior: the posterior to judge, by any method.
         x: inputs at which a network's functions are judged; by default 30 of its training inputs, 10 points between and
             10 outside them.
-        rhat: the rank-normalised R-hat up to which chains always agree. A larger one fails only where it is also larger
-            than stationary chains, which mix as well, show by chance in the worst of so many quantities: see
+        rhat: the rank-normalised R-hat up to which chains always agree. A larger one fails only if it also exceeds what
+            stationary chains that mix equally well show by chance in the worst of as many quantities: see
             `inference.mixing`.
-        ess: the smallest bulk and tail effective sample size that pass.
+        ess: the smallest bulk and tail effective sample size that passes.
         ebfmi: the smallest energy fraction of missing information that passes.
         divergences: the largest share of divergent draws that passes, with a caution; 0 tolerates none.
-        pareto_k: the largest k-hat of a guide's importance weights that passes; of S draws at most 1 - 1 / log10(S),
+        pareto_k: the largest k-hat of a guide's importance weights that passes; with S draws at most 1 - 1 / log10(S),
             because k-hat itself is uncertain (Vehtari et al. 2024).
-        importance: the smallest effective share of a guide's draws under those weights that passes. k-hat alone sees
-            guides that are too narrow, and none that is too wide.
-        slope: how many standard errors the loss of a guide or a point may still be falling, or be rising, by.
-        temperature: by which share the configurational temperature of a sampler without a Metropolis step may differ.
+        importance: the smallest effective share of a guide's draws under its importance weights that passes. k-hat
+            alone sees guides that are too narrow, but not guides that are too wide.
+        slope: by how many standard errors the loss of a guide or a point may still be falling, or rising, at the end.
+        temperature: by which share the configurational temperature of a sampler without a Metropolis step may differ
+            from the posterior's.
         noise: the most that minibatches may add to the injected noise, as a share of it.
     """
     if not isinstance(posterior, Posterior):

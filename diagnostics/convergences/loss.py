@@ -1,6 +1,6 @@
-r"""Has a loss settled? By three questions about its curve, each measured in standard errors.
+r"""Has a loss settled? Three questions about its curve tell, each answered in standard errors.
 
-Over the last fifth of the steps, is there a slope, down or up? Optimisers whose learning rate decays to 0 stop moving
+Over the last fifth of the steps, does it fall, or does it rise? Optimisers whose learning rate decays to 0 stop moving
 whether they have arrived or not, so their last fifth is flat either way, and one more question is asked: how far did
 the loss still fall from the middle fifth, where the learning rate is half its peak, to the last one? If that is a good
 part of the whole descent, the steps ran out.
@@ -15,10 +15,10 @@ import numpy as np
 __all__ = ["LEAST_STEPS", "Settling"]
 
 LEAST_STEPS = 50
-"""Of a loss that can be judged: its last fifth then has 10, enough to see a slope in."""
+"""The fewest steps with which a loss can be judged: its last fifth then has 10, enough to see a slope."""
 
 _NATS = 0.1  # a loss that changes by less over the last fifth of the steps has settled, however sure the change is
-_SHARE = 0.01  # of the whole descent: a fit that has arrived by half-time makes less of it after
+_SHARE = 0.01  # share of the whole descent: a fit that has arrived by half-time makes less of it afterwards
 _FIFTH = 5
 
 
@@ -26,11 +26,11 @@ class Settling(NamedTuple):
     """How a loss ended.
 
     Attributes:
-        slope: the least-squares slope over the last fifth, in its standard errors.
-        change: that slope times the steps it lasts: how far the loss rose, in nats.
-        fall: how far the mean fell from the middle fifth to the last one.
-        error: the standard error of that.
-        share: what part of the whole descent, from the first loss to the last fifth, it is.
+        slope: the least-squares slope over the last fifth of the steps, in its standard errors.
+        change: the slope times the number of those steps: how far the loss rose, in nats.
+        fall: how far the mean loss fell from the middle fifth to the last one.
+        error: the standard error of `fall`.
+        share: `fall` as a share of the whole descent, from the first loss to the last fifth.
     """
 
     slope: float
@@ -41,7 +41,7 @@ class Settling(NamedTuple):
 
     @classmethod
     def of(cls, loss: np.ndarray) -> Settling:
-        """Of a curve, (step,), of at least ten."""
+        """How `loss` ended, a curve (step,) of at least ten steps."""
         loss = np.asarray(loss, np.float64)
         length = len(loss) // _FIFTH
         middle, last = loss[2 * length : 3 * length], loss[-length:]
@@ -51,7 +51,7 @@ class Settling(NamedTuple):
         return cls(*_slope(last), fall, error, fall / descent if descent > 0 else np.inf)
 
     def failures(self, threshold: float, nats: float = _NATS, share: float = _SHARE) -> list[str]:
-        """What says that it has not settled, in words.
+        """What shows that the loss has not settled, in words.
 
         Args:
             threshold: how many standard errors a slope or a fall must have to count.
@@ -72,7 +72,7 @@ class Settling(NamedTuple):
 
 
 def _slope(tail: np.ndarray) -> tuple[float, float]:
-    """The least-squares slope of some losses in its standard errors, and how far it takes the loss."""
+    """The least-squares slope of `tail` in its standard errors, and how far it takes the loss over `tail`."""
     step = np.arange(len(tail)) - (len(tail) - 1) / 2
     slope = (step @ tail) / (step @ step)
     residual = tail - tail.mean() - slope * step

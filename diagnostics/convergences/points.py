@@ -17,7 +17,7 @@ _NATS_PER_ROW = 0.1  # a loss that falls by less changes a log score by less; a 
 
 
 def judge_point(posterior: Posterior, thresholds: dict[str, float]) -> Convergence:
-    """Whether the loss of each member had settled when its steps ran out; a spread there is none to judge."""
+    """Judge whether the loss of each member had settled when its steps ran out; there is no spread to judge."""
     members, loss = posterior.shape[0], posterior.curves.get("loss")
     what = "One draw" if members == 1 else f"{members} members of one draw each"
     nothing = f"{what}: there is no spread to judge"

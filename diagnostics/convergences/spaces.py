@@ -5,7 +5,7 @@ the halves of the chains, with n draws each, W the mean of their variances and B
 
     sqrt(((n - 1) W / n + B / n) / W),
 
-and those are measured where it is worst, and others spread evenly over the network.
+and the weights that are measured are the worst by this number, and others spread evenly over the network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from models import Network
 
 __all__ = ["Mixing", "aligned_mixing", "function_mixing", "weight_mixing"]
 
-_SPREAD, _WORST = 1000, 100  # weights that are measured where there are more
+_SPREAD, _WORST = 1000, 100  # how many weights are measured where there are more: evenly spread ones, and the worst
 _BLOCK = 2**23  # values that are screened at once
 
 
@@ -35,9 +35,9 @@ class Mixing:
     """How well chains mix in one space: what ArviZ says of each quantity, computed when it is asked for.
 
     Attributes:
-        draws: of the quantities that are measured, (chain, draw, quantity).
-        names: of the quantities.
-        total: the number of quantities in this space, of which these are all or, where it is large, a part.
+        draws: the draws of the quantities that are measured, (chain, draw, quantity).
+        names: the names of these quantities.
+        total: the number of all quantities in the space; of a large space only a part is measured.
     """
 
     draws: Float[np.ndarray, "chain draw k"]
@@ -61,17 +61,17 @@ class Mixing:
 
     @cached_property
     def mcse(self) -> Float[np.ndarray, " k"]:
-        """Monte Carlo standard error of each mean."""
+        """Monte Carlo standard error of each quantity's mean."""
         return mixing.mcse(self.draws)
 
     @cached_property
     def chainwise_rhat(self) -> Float[np.ndarray, "chain k"]:
-        """Each chain's halves against each other: is it at rest, in whatever mode it sits?"""
+        """R-hat of each chain's halves against each other: is the chain at rest, whatever mode it sits in?"""
         return mixing.chainwise_rhat(self.draws)
 
     @property
     def judged_rhat(self) -> Float[np.ndarray, " k"]:
-        """The R-hat of each quantity; where there is only one chain, that of its halves."""
+        """The R-hat of each quantity; where there is only one chain, the R-hat of its halves."""
         return self.chainwise_rhat[0] if len(self.draws) == 1 else self.rhat
 
     def apart(self, rhat: float) -> Bool[np.ndarray, " k"]:
@@ -80,12 +80,12 @@ class Mixing:
 
     @property
     def worst_rhat(self) -> float:
-        """The largest R-hat."""
+        """The largest R-hat of all quantities."""
         return float(self.judged_rhat.max())
 
     @property
     def least_ess(self) -> float:
-        """The smallest ESS, bulk or tail."""
+        """The smallest ESS of all quantities, bulk or tail."""
         return float(min(self.ess_bulk.min(), self.ess_tail.min()))
 
     def by_site(self) -> dict[str, dict[str, float]]:
@@ -104,17 +104,17 @@ class Mixing:
         }
 
     def failures(self, space: str, rhat: float, ess: float) -> list[str]:
-        """What misses the thresholds, in words."""
-        worst, least = self.worst_rhat, self.least_ess
+        """What misses the thresholds `rhat` and `ess`, in words."""
+        least = self.least_ess
         measured = len(self.names)
         of = "quantities" if measured == self.total else f"{measured:,} measured of {self.total:,} quantities"
         found = []
         apart = self.apart(rhat)
         if apart.any():
-            where = self.names[int(np.where(apart, self.judged_rhat, 0.0).argmax())]
+            place = int(np.where(apart, self.judged_rhat, 0.0).argmax())
             found.append(
-                f"R-hat in {space}: worst {worst:.3g}, at {where} above {rhat} and above chance, as for "
-                f"{apart.mean():.0%} of the {of}"
+                f"R-hat in {space}: {self.judged_rhat[place]:.3g} at {self.names[place]}, above {rhat} and above "
+                f"chance, as for {apart.mean():.0%} of the {of}"
             )
         if not least >= ess:
             where = self.names[int(np.minimum(self.ess_bulk, self.ess_tail).argmin())]
@@ -123,7 +123,7 @@ class Mixing:
 
 
 def function_mixing(posterior: Posterior, x: Any = None) -> Mixing | None:
-    """In function space, at the inputs `x` or at the posterior's own probes; None for a model that is no network."""
+    """Mixing in function space, at `x` or at the posterior's own probes; None for a model that is not a network."""
     if not isinstance(posterior.model, Network):
         return None
     draws = np.asarray(function_draws(posterior, x), np.float64)
@@ -138,13 +138,13 @@ def function_mixing(posterior: Posterior, x: Any = None) -> Mixing | None:
 
 
 def weight_mixing(posterior: Posterior) -> Mixing | None:
-    """In weight space; None if no weights were kept."""
+    """Mixing in weight space; None if no weights were kept."""
     chosen, total = _chosen(posterior)
     return _mixing(posterior, chosen, total, None)
 
 
 def aligned_mixing(posterior: Posterior) -> Mixing | None:
-    """In weight space once units have the same order, and sign, in all draws; None if that is not possible."""
+    """Mixing in weight space once units have the same order, and sign, in all draws; None if that is not possible."""
     alignment = Alignment.of(posterior)
     if alignment is None:
         return None
@@ -172,10 +172,10 @@ def _mixing(
 
 
 def _chosen(posterior: Posterior) -> tuple[dict[str, Int[np.ndarray, " k"]], int]:
-    """Which entries of each latent site are measured, and how many there are.
+    """Which entries of each latent site are measured, and how many entries there are in all.
 
     Entries that are the same in every draw of every chain while others of their site move, such as the zeros of a
-    triangular matrix, are part of the site's form and don't count. A site that stands still as a whole does.
+    triangular matrix, are part of the site's form and don't count. A site that stands still as a whole does count.
     """
     candidates, screening = {}, []
     for name, values in posterior.draws.items():
@@ -204,7 +204,7 @@ def _blocks(flat: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _screen(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each quantity moves, and the plain R-hat of its halves of chains, infinite where it is degenerate."""
+    """Whether each quantity moves, and its plain R-hat over the halves of chains, infinite where it is degenerate."""
     moves = (block != block[:1, :1]).any(axis=(0, 1))
     half = block.shape[1] // 2
     halves = [part for chain in block for part in (chain[:half], chain[-half:])]

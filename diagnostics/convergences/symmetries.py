@@ -7,9 +7,9 @@ draw closest to those v of the pivot are the assignment that maximises
 
     sum_u  c[u, pi(u)],    c[u, t] = <v_u, w_t>,   or |<v_u, w_t>| with s = its sign where the activation is odd.
 
-Several hidden layers are matched in turn, given the others, until nothing changes. The pivot is the draw of the highest
-density first, and then the mean of some draws so aligned. The map is the same for all chains, so that the R-hat of what
-it gives is a fair comparison.
+Several hidden layers are matched in turn, given the others, until nothing changes. The pivot is first the draw of the
+highest density, then the mean of some draws aligned with that one. The map is the same for all chains, so the R-hat of
+aligned draws is a fair comparison.
 
 References: Marin & Robert 2007, section 6.4 (pivotal reordering); Stephens 2000 (relabelling),
 https://doi.org/10.1111/1467-9868.00265.
@@ -33,21 +33,21 @@ from models.perceptrons import Activation, Perceptron
 
 __all__ = ["Alignment", "is_odd"]
 
-_SWEEPS = 3  # over the hidden layers of one draw
-_PIVOT_DRAWS = 100  # whose mean is the pivot, over all chains
-_EFFORT, _LEAST_DRAWS = 5e8, 20  # an assignment takes a time like the cube of a layer's units: some seconds in all
+_SWEEPS = 3  # sweeps over the hidden layers of one draw
+_PIVOT_DRAWS = 100  # draws, over all chains, whose mean is the pivot
+_EFFORT, _LEAST_DRAWS = 5e8, 20  # an assignment takes time like the cube of a layer's units: seconds in all
 
 Weights = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """For each draw, which of its hidden units stands where the pivot's does, and with which sign.
+    """Which hidden unit of each draw corresponds to each unit of the pivot, and with which sign.
 
     Attributes:
         draws: which draws of each chain are aligned.
         order: for each hidden layer (chain, draw, units), the numbers of the draw's units in the pivot's order.
-        sign: the same for their signs, 1 or -1.
+        sign: for each hidden layer (chain, draw, units), the signs of these units, 1 or -1.
     """
 
     draws: Int[np.ndarray, " draw"]
@@ -56,9 +56,9 @@ class Alignment:
 
     @classmethod
     def of(cls, posterior: Posterior) -> Alignment | None:
-        """Align the draws of a perceptron; None for other models, without hidden units, or with too many of them.
+        """Align the draws of a perceptron; None for other models, and for no hidden units or too many of them.
 
-        Of a large network fewer draws are aligned, evenly spaced, so that it takes seconds.
+        For a large network fewer draws are aligned, evenly spaced, so that this takes seconds.
         """
         model = posterior.model
         perceptron = model.architecture if isinstance(model, Network) else None
@@ -103,7 +103,7 @@ class Alignment:
         chain, draw, _ = np.ogrid[: values.shape[0], : len(self.draws), :1]
         places = list(np.unravel_index(indices, values.shape[2:]))
         sign = np.ones((1, 1, len(indices)))
-        # The rows of a weight matrix follow the units before it, its columns and the biases those of its own layer.
+        # The rows of a weight matrix follow the units of the layer before, its columns and the biases its own layer's.
         axes = [(0, after)] if kind == "bias" else [(0, after - 1), (1, after)]
         for axis, number in axes:
             if 0 <= number < len(self.order):
@@ -113,7 +113,10 @@ class Alignment:
 
 
 def _layer_and_kind(name: str) -> tuple[str, str]:
-    """Of a site; a hierarchical prior draws weights over a scale that units share, at "hidden0.weight.standard"."""
+    """The layer and the kind of a site, also of one such as "hidden0.weight.standard".
+
+    There a hierarchical prior draws weights divided by a scale that units share, so they move with the units too.
+    """
     layer, _, kind = name.removesuffix(".standard").rpartition(".")
     return layer, kind
 
@@ -130,7 +133,7 @@ def _layers(perceptron: Perceptron) -> list[str]:
 
 
 def _sweeps(perceptron: Perceptron) -> int:
-    """One layer is matched at once."""
+    """The number of sweeps over the hidden layers; a single layer is matched in one."""
     return 1 if len(perceptron.hidden) == 1 else _SWEEPS
 
 
@@ -152,7 +155,7 @@ def _match(perceptron: Perceptron, pivot: Weights, draw: Weights, odd: bool) -> 
             likeness = pivot[f"{here}.weight"].T @ incoming + np.outer(pivot[f"{here}.bias"], draw[f"{here}.bias"])
             if i + 1 == len(perceptron.hidden):
                 likeness += pivot[f"{after}.weight"] @ draw[f"{after}.weight"].T
-            elif sweep > 0:  # before that, the units of the layer after it have not been matched
+            elif sweep > 0:  # in the first sweep, the units of the next layer have not been matched yet
                 order, sign = found[i + 1]
                 likeness += pivot[f"{after}.weight"] @ (draw[f"{after}.weight"][:, order] * sign).T
             order = linear_sum_assignment(np.abs(likeness) if odd else likeness, maximize=True)[1]

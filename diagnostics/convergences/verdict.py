@@ -25,25 +25,25 @@ class Convergence:
         advice: what to do next.
         cautions: what a user should know although it does not fail: rare divergences, and what the run warned of.
         weights: mixing in weight space, for chains whose draws were kept.
-        aligned: the same once the order and the signs of hidden units are undone, for chains of a perceptron.
+        aligned: mixing in weight space once the order and the signs of hidden units are undone, for a perceptron.
         functions: mixing in function space, for chains of a network.
-        divergences: number of divergent draws, for chains.
-        divergent_chains: in how many chains they are.
+        divergences: the number of divergent draws, for chains.
+        divergent_chains: the number of chains that have divergent draws.
         ebfmi: the least E-BFMI over chains, nan where there is no energy.
         acceptance: the mean acceptance rate, nan where there is none.
         steps: the mean number of gradients per draw, nan where it is not known.
         saturated: the share of NUTS trajectories that reached the largest tree depth, nan for other methods.
-        cost: of the draws that are judged.
+        cost: the cost of the draws that are judged.
         bias: temperatures and gradient noise, for a sampler without a Metropolis step that measures them.
-        pareto_k: of the guide's importance weights, nan for others and for a guide without a density.
-        importance: the effective share of the guide's draws under those weights, nan likewise.
+        pareto_k: k-hat of a guide's importance weights, nan for other kinds and for a guide without a density.
+        importance: the effective share of a guide's draws under its importance weights, nan where `pareto_k` is.
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for chains.
         gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
-            where there was nothing left to follow; nan for others.
+            where there was nothing left to follow; nan for other kinds.
         settled: whether a loss had come to rest; None for chains.
-        constant_gap: how many nats a guide's free energy is below that of predicting the same for every input, which a
-            guide that has collapsed does not reach; nan where it is not known.
-        thresholds: what was asked for.
+        constant_gap: how many nats a guide's free energy is below that of predicting the same for every input; negative
+            for a guide that has collapsed, nan where it is not known.
+        thresholds: the thresholds that were asked for, by name.
     """
 
     verdict: str
@@ -78,12 +78,12 @@ class Convergence:
 
     @property
     def ess_per_second(self) -> float:
-        """The least ESS in the space that decides, over the seconds of the run, compiling included; nan for others."""
+        """The least ESS in the space that decides, over the seconds of the run with compiling; nan without chains."""
         return self.judged.least_ess / self.cost.seconds if self.judged and self.cost and self.cost.seconds else np.nan
 
     @property
     def ess_per_gradient(self) -> float:
-        """The least ESS in the space that decides, over the full gradients, warm-up included; nan for others."""
+        """The least ESS in the space that decides, over the full gradients, warm-up included; nan without chains."""
         if not (self.judged and self.cost and self.cost.gradients):
             return np.nan
         return self.judged.least_ess / self.cost.gradients

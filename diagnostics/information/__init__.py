@@ -15,10 +15,10 @@ x and can be negative; divergences depend on no units.
 
 Every function takes tables, whose last axis holds the probabilities of all outcomes and whose other axes broadcast, or
 distributions, whose batch shapes broadcast, and gives an `Estimate`: a value that is used like a number or an array,
-and its `error`. Of distributions it is exact, with an error of 0, where there is a closed form, where the outcomes
+and its `error`. For distributions it is exact, with an error of 0, where there is a closed form, where the outcomes
 can be counted, and where P reaches beyond the support of Q. Elsewhere it is an average over `draws`, which know nothing
 of what they have not met: a part of P outside of Q with a probability far below 1 / draws may be missed where the
-supports don't tell of it, as those of mixtures.
+supports don't reveal it, as with mixtures.
 
 The evidence lower bound of a guide, `elbo`, is explained in `diagnostics.information.evidence_bound`.
 """
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _UNITS = {"nats": 1.0, "bits": 1 / math.log(2)}
-_SUM = 1e-5  # how far probabilities in float32 may be from 1 together
+_SUM = 1e-5  # how far the sum of probabilities in float32 may be from 1
 _LEAST_DRAWS = 100  # fewer can't tell whether their average has an error
 
 
@@ -64,7 +64,7 @@ def self_information(p: Any, unit: str = "nats", *, outcome: Any = None) -> Esti
     Args:
         p: the probability of the event, or an array of such, each between 0 and 1; or a distribution.
         unit: "nats" or "bits".
-        outcome: for a distribution, what happened; of a density it gives -log p, which can be negative.
+        outcome: for a distribution, what happened; for a density p the result is -log p, which can be negative.
     """
     scale = _scale(unit)
     if isinstance(p, Distribution):
@@ -84,8 +84,8 @@ def entropy(p: Any, unit: str = "nats", *, draws: int = 10_000, seed: Any = 0) -
     Args:
         p: probabilities, or a distribution.
         unit: "nats" or "bits".
-        draws: of P where there is no closed form.
-        seed: of the draws, an integer or a typed key.
+        draws: the number of draws of P where there is no closed form.
+        seed: the seed of the draws, an integer or a typed key.
     """
     return _measure(ENTROPY, p, p, draws, seed, unit)
 
@@ -95,10 +95,10 @@ def cross_entropy(p: Any, q: Any, unit: str = "nats", *, draws: int = 10_000, se
 
     Args:
         p: probabilities, or a distribution.
-        q: of the same outcomes.
+        q: probabilities of the same outcomes, or a distribution over the same space.
         unit: "nats" or "bits".
-        draws: of P where there is no closed form.
-        seed: of the draws, an integer or a typed key.
+        draws: the number of draws of P where there is no closed form.
+        seed: the seed of the draws, an integer or a typed key.
     """
     return _measure(CROSS_ENTROPY, p, q, draws, seed, unit)
 
@@ -108,10 +108,10 @@ def kl(p: Any, q: Any, unit: str = "nats", *, draws: int = 10_000, seed: Any = 0
 
     Args:
         p: probabilities, or a distribution.
-        q: of the same outcomes.
+        q: probabilities of the same outcomes, or a distribution over the same space.
         unit: "nats" or "bits".
-        draws: of P where there is no closed form.
-        seed: of the draws, an integer or a typed key.
+        draws: the number of draws of P where there is no closed form.
+        seed: the seed of the draws, an integer or a typed key.
     """
     return _measure(KL, p, q, draws, seed, unit)
 
@@ -121,9 +121,9 @@ def total_variation(p: Any, q: Any, *, draws: int = 10_000, seed: Any = 0) -> Es
 
     Args:
         p: probabilities, or a distribution.
-        q: of the same outcomes.
-        draws: of each where there are too many outcomes to count.
-        seed: of the draws, an integer or a typed key.
+        q: probabilities of the same outcomes, or a distribution over the same space.
+        draws: the number of draws of each where there are too many outcomes to count.
+        seed: the seed of the draws, an integer or a typed key.
     """
     return _measure(TOTAL_VARIATION, p, q, draws, seed)
 
@@ -131,14 +131,14 @@ def total_variation(p: Any, q: Any, *, draws: int = 10_000, seed: Any = 0) -> Es
 def chi_squared(p: Any, q: Any, *, draws: int = 10_000, seed: Any = 0) -> Estimate:
     """The chi-squared divergence of P from Q, the variance of p / q under Q.
 
-    Where p / q grows without bound far out, as of a Laplace distribution against a normal one, it is infinite, and
-    draws that have not been there give a finite number.
+    Where p / q grows without bound far out, as for a Laplace distribution against a normal one, the divergence is
+    infinite, but draws that have not been there give a finite number.
 
     Args:
         p: probabilities, or a distribution.
-        q: of the same outcomes.
-        draws: of each where there is no closed form.
-        seed: of the draws, an integer or a typed key.
+        q: probabilities of the same outcomes, or a distribution over the same space.
+        draws: the number of draws of each where there is no closed form.
+        seed: the seed of the draws, an integer or a typed key.
     """
     return _measure(CHI_SQUARED, p, q, draws, seed)
 
@@ -192,7 +192,7 @@ def _between_0_and_1(name: str, value: Any, rounding: float = 0.0) -> np.ndarray
 
 
 def _probabilities(name: str, value: Any) -> np.ndarray:
-    """Of all outcomes on the last axis, in float64, with the rounding of their sum divided out."""
+    """The probabilities of all outcomes on the last axis, in float64, with the rounding of their sum divided out."""
     array = _between_0_and_1(name, value, _SUM)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise ValueError(
@@ -209,7 +209,7 @@ def _probabilities(name: str, value: Any) -> np.ndarray:
 def _check_distribution(name: str, distribution: Distribution) -> None:
     inner: Any = single(distribution)
     if isinstance(inner, MaskedDistribution):
-        raise TypeError(f"{name} is masked, which is no distribution; give {name}.base_dist")
+        raise TypeError(f"{name} is masked, so it is not a distribution; give {name}.base_dist")
     if isinstance(inner, ImproperUniform | Unit):
         raise TypeError(
             f"{name} is a {type(inner).__name__}, which is improper and has no information; give a proper one"

@@ -2,7 +2,7 @@
 
 NumPyro by itself gives a density to values outside of a support unless it validates, clips the probabilities 0 and 1 of
 a Bernoulli to numbers between them, and has a finite KL divergence of a point from a density. Here a log density is
--inf wherever there is none, and what has a closed form is told from what has a series or a convention.
+-inf wherever there is no density, and closed forms are told from series and conventions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def in_float64(distribution: Distribution) -> Distribution:
-    """The same with its parameters in float64; to be used where JAX has it enabled."""
+    """The same distribution with its parameters in float64; to be used where JAX has float64 enabled."""
 
     def wide(leaf: Any) -> Any:
         if isinstance(leaf, Distribution):
@@ -95,7 +95,7 @@ def log_density(distribution: Distribution, value: Any) -> jax.Array:
 
 
 def dimension(distribution: Distribution) -> int:
-    """How many numbers an event is free to vary by: 0 where single outcomes have a probability.
+    """The number of coordinates in which an event is free to vary: 0 where single outcomes have a probability.
 
     It is k - 1 on a simplex or a sphere. Distributions of different dimensions have no density in common.
     """
@@ -105,13 +105,13 @@ def dimension(distribution: Distribution) -> int:
         return 0
     try:
         free = biject_to(distribution.support).inverse_shape(distribution.shape())
-    except NotImplementedError:  # a support that no coordinates are known of
+    except NotImplementedError:  # no coordinates are known for this support
         free = distribution.shape()
     return math.prod(free[len(distribution.batch_shape) :]) - (distribution.support is constraints.sphere)
 
 
 def outcomes(distribution: Distribution) -> jax.Array | None:
-    """All values that it can take, (outcome, batch, event), if they are finitely many; else None."""
+    """All values that a distribution can take, (outcome, batch, event), if they are finitely many; else None."""
     one = single(distribution)
     if isinstance(one, Delta):
         return jnp.broadcast_to(one.v, distribution.shape())[None]
@@ -124,7 +124,7 @@ def outcomes(distribution: Distribution) -> jax.Array | None:
 
 
 def factors(p: Distribution, q: Distribution) -> tuple[Distribution, Distribution, int]:
-    """Distributions whose independent products p and q are, and over how many of their last batch dimensions."""
+    """The factors of which p and q are independent products, and over how many of their last batch dimensions."""
     dimensions = 0
     while isinstance(p, Independent) and isinstance(q, Independent):
         common = min(p.reinterpreted_batch_ndims, q.reinterpreted_batch_ndims)
@@ -134,7 +134,7 @@ def factors(p: Distribution, q: Distribution) -> tuple[Distribution, Distributio
 
 
 def closed_entropy(p: Distribution, q: Distribution) -> jax.Array | None:
-    """H(p) by NumPyro's closed form, if it has one; q is p."""
+    """H(p) by NumPyro's closed form, if it has one; q is p and not used."""
     try:
         return jnp.asarray(_unexpanded(p).entropy())
     except NotImplementedError:
@@ -144,8 +144,8 @@ def closed_entropy(p: Distribution, q: Distribution) -> jax.Array | None:
 def closed_kl(p: Distribution, q: Distribution) -> jax.Array | None:
     """KL(p || q) by NumPyro's closed form, if it has one.
 
-    That of Kumaraswamy against Beta is left out: it is the first ten terms of a series, and can be a third too small.
-    A common transform changes no divergence, so what it was applied to decides.
+    The form for Kumaraswamy against Beta is left out: it is the first ten terms of a series, and can be a third too
+    small. A common transform changes no divergence, so the distributions that it was applied to are used instead.
     """
     p, q = _unexpanded(p), _unexpanded(q)
     if isinstance(p, TransformedDistribution) and isinstance(q, TransformedDistribution):
@@ -160,7 +160,7 @@ def closed_kl(p: Distribution, q: Distribution) -> jax.Array | None:
 
 
 def closed_chi_squared(p: Distribution, q: Distribution) -> jax.Array | None:
-    r"""Of two normals, infinite unless v = 2 s_q^2 - s_p^2 > 0; else None.
+    r"""chi^2(p || q) of two normals, infinite unless v = 2 s_q^2 - s_p^2 > 0; None for other distributions.
 
     chi^2 + 1 = s_q^2 / (s_p sqrt(v)) exp((m_p - m_q)^2 / v)
     """
@@ -174,7 +174,7 @@ def closed_chi_squared(p: Distribution, q: Distribution) -> jax.Array | None:
 
 
 def escapes(p: Distribution, q: Distribution) -> np.ndarray:
-    """Where P certainly has mass that Q has not, however little: it reaches beyond the ends of Q's support."""
+    """Where P certainly has mass, however little, and Q has none: P reaches beyond the ends of Q's support."""
     ours, theirs = _reach(p), _reach(q)
     if ours is None or theirs is None:
         return np.zeros((), bool)
@@ -182,7 +182,7 @@ def escapes(p: Distribution, q: Distribution) -> np.ndarray:
 
 
 def _reach(distribution: Distribution) -> tuple[Any, Any] | None:
-    """The ends of the support of a distribution of numbers, if it comes arbitrarily close to them, as it says."""
+    """The ends of the support of a distribution of numbers, if its values surely come arbitrarily close to them."""
     distribution = _unexpanded(distribution)
     vague = _is_bare(distribution) or isinstance(distribution, Delta | MixtureGeneral | MixtureSameFamily)
     if vague or distribution.event_shape or np.isin(getattr(distribution, "probs", 0.5), (0, 1)).any():
@@ -202,17 +202,17 @@ def _unexpanded(distribution: Distribution) -> Distribution:
 
 
 def _is_bare(distribution: Distribution) -> bool:
-    """Whether its support is only said to be all that a transform can give."""
+    """Whether the support is only declared as all values that a transform can give."""
     return getattr(type(distribution), "support", None) is TransformedDistribution.support
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    """Whether two transforms are one."""
+    """Whether two transforms are the same."""
     return type(first) is type(second) and bool(first.eq(second))
 
 
 def _is_possible(distribution: Distribution, value: Any) -> Any:
-    """Whether a count has a probability where NumPyro clips those that are 0 or 1."""
+    """Whether a count is possible at all, where NumPyro clips success probabilities that are 0 or 1."""
     if isinstance(distribution, BernoulliProbs | BinomialProbs):
         every = getattr(distribution, "total_count", 1)
         return ((value == 0) | (distribution.probs > 0)) & ((value == every) | (distribution.probs < 1))

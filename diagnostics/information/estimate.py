@@ -1,8 +1,8 @@
-"""A number and the Monte Carlo error that it has: what every function of `diagnostics.information` gives back.
+"""A number with its Monte Carlo error: what every function of `diagnostics.information` returns.
 
 An average over n independent draws has the standard error s / sqrt(n), if its terms have a variance. Whether they have
-is judged by what they look like: where one draw has a tenth of all squared distances from the mean, and the shape k-hat
-of a generalised Pareto distribution that is fitted to a tail is above 1/2, they have none as far as one can tell, and
+one is judged by the draws: where one draw has a tenth of all squared distances from the mean, and the shape k-hat of a
+generalised Pareto distribution that is fitted to a tail is above 1/2, they have no variance as far as one can tell, and
 the error is given as infinite. A tail that begins beyond all draws can't be seen.
 
 Reference: Vehtari et al. 2024 (k-hat; arXiv:1507.02646).
@@ -19,22 +19,22 @@ from inference.host.lazy_arviz import arviz
 
 __all__ = ["Estimate", "average"]
 
-_SHARE = 0.1  # of the sum of squares: with less, no draw decides alone, and k-hat may be that of something else
-_HEAVIEST = 0.5  # k-hat from which on terms have no variance
+_SHARE = 0.1  # of the sum of squares: with less, no draw decides alone, and k-hat may measure something else
+_HEAVIEST = 0.5  # k-hat above which terms have no variance
 _TIES = 5  # draws that share a value: then values come in steps, and too few of them in a tail say nothing
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value that works as a number or an array in arithmetic and comparisons, and the error that it has.
+    """A value that works as a number or an array in arithmetic and comparisons, and its error.
 
-    What is computed from it is computed from its value and is a plain number or array: the errors of two estimates may
-    depend on each other, so they are not carried on.
+    Arithmetic uses the value alone and gives a plain number or array: the errors of two estimates may depend on each
+    other, so they are not propagated.
 
     Attributes:
-        value: in float64, a number or an array.
+        value: a number or an array, in float64.
         error: the Monte Carlo standard error, in the same shape. 0 where the value is exact: by a closed form, a finite
-            sum, or because it is infinite. Infinite where the draws can't tell it, see
+            sum, or because it is infinite. Infinite where the draws can't tell the error, see
             `diagnostics.information.estimate`.
     """
 
@@ -48,7 +48,7 @@ class Estimate(np.lib.mixins.NDArrayOperatorsMixin):
         return cls(value[()], np.zeros_like(value)[()])
 
     def times(self, factor: float) -> Estimate:
-        """The same in another unit."""
+        """The same estimate in another unit, `factor` times as large."""
         return Estimate(self.value * factor, self.error * factor)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -68,11 +68,11 @@ class Estimate(np.lib.mixins.NDArrayOperatorsMixin):
 def average(terms: Any, bounded: bool = False) -> Estimate:
     """The mean over independent draws, (draw, ...), and its error.
 
-    A mean is infinite, and known to be so, if one term is.
+    A mean is infinite, and known to be so, if one of its terms is.
 
     Args:
-        terms: one for each draw.
-        bounded: whether they lie between bounds, so that they have a variance in any case.
+        terms: one term for each draw.
+        bounded: whether the terms lie between bounds, so that they have a variance in any case.
 
     Raises:
         FloatingPointError: if a term is not a number.
@@ -96,7 +96,7 @@ def _has_no_variance(terms: np.ndarray) -> np.ndarray:
     columns = terms.reshape(len(terms), -1)
     heavy = np.zeros(columns.shape[1], bool)
     ordered = np.sort(columns, axis=0)
-    with np.errstate(all="ignore"):  # of infinite and of huge terms, and of the logarithm of the smallest one
+    with np.errstate(all="ignore"):  # from infinite and huge terms, and from the logarithm of the smallest one
         squares = np.square(columns - columns.mean(axis=0))
         judged = np.isfinite(columns).all(axis=0) & ~(squares.max(axis=0) <= _SHARE * squares.sum(axis=0))
         steps = (ordered[_TIES - 1 :] == ordered[: 1 - _TIES]).any(axis=0)

@@ -5,16 +5,16 @@ At temperature 1, with w the sites of the model and D the data,
     log p(D) = ELBO(q) + KL(q || p(w | D))
     ELBO(q)  = E_q[log p(D | w)] + E_q[log p(w)] + H(q) = E_q[log p(D | w)] - KL(q || p(w))
 
-All densities are those of the sites themselves. A guide is fitted in unconstrained coordinates u, w = t(u), where its
-log density is log q(u); that of the sites is smaller by log |det dt/du|, and so the entropy is larger by its mean.
+All densities are over the sites themselves. A guide is fitted in unconstrained coordinates u, w = t(u), where its log
+density is log q(u); over the sites it is smaller by log |det dt/du|, and so the entropy is larger by the mean of that.
 
-At another temperature T there is no evidence. The bound is that of Z, the normaliser of the tempered posterior:
+At another temperature T there is no evidence. The bound is on log Z, with Z the normaliser of the tempered posterior:
 
     log Z   = ELBO(q) + KL(q || tempered posterior)
     ELBO(q) = (E_q[log p(D | w)] + E_q[log p(w)]) / T + H(q)    tempering="posterior",  Z = int (p(D | w) p(w))^(1/T) dw
     ELBO(q) = E_q[log p(D | w)] / T + E_q[log p(w)] + H(q)      tempering="likelihood", Z = int p(D | w)^(1/T) p(w) dw
 
-The pieces are the same at every temperature: none is divided by T, and the KL divergence is that from the prior itself.
+The pieces are the same at every temperature: none is divided by T, and the KL divergence is from the untempered prior.
 
 Everything is an average over the draws of the posterior.
 """
@@ -43,15 +43,15 @@ __all__ = ["Elbo", "elbo"]
 
 @dataclass(frozen=True, eq=False)
 class Elbo(Estimate):
-    """The evidence lower bound, in nats: a value with its Monte Carlo error, and the pieces, each with its own.
+    """The evidence lower bound, in nats: a value with its Monte Carlo error, and its pieces, each with its own error.
 
     Attributes:
         value: the bound.
-        error: its Monte Carlo standard error. The pieces depend on each other, so it is not the sum of theirs.
+        error: its Monte Carlo standard error. The pieces depend on each other, so it is not the sum of their errors.
         expected_log_likelihood: E_q[log p(D | w)].
         expected_log_prior: E_q[log p(w)].
-        entropy: H(q), of the guide.
-        kl: KL(q || p(w)), from the prior.
+        entropy: H(q), the entropy of the guide.
+        kl: KL(q || p(w)), the divergence of the guide from the prior.
     """
 
     expected_log_likelihood: Estimate
@@ -64,11 +64,11 @@ def elbo(posterior: Posterior, *args: Any) -> Elbo:
     """The evidence lower bound of a guide, from its draws.
 
     Args:
-        posterior: of `method="svi"` or "laplace".
+        posterior: the posterior by `method="svi"` or "laplace".
         args: for a model that is not a network, its arguments as they were given to `run`.
 
     Raises:
-        ValueError: if the posterior is no guide, or its draws have no log density under the guide.
+        ValueError: if the posterior is not a guide, or its draws have no log density under the guide.
     """
     _check(posterior, args)
     statistics = {name: values.reshape(-1).astype(np.float64) for name, values in posterior.statistics.items()}
@@ -97,7 +97,7 @@ def elbo(posterior: Posterior, *args: Any) -> Elbo:
 
 @partial(jax.jit, static_argnames="target")
 def _without_data(target: Target, data: Data, draws: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Log prior, log-Jacobian, and the tempered log density but for the likelihood, which no row of data is part of."""
+    """Log prior, log-Jacobian, and the tempered log density without the likelihood; none depends on the data's rows."""
 
     def one(draw: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
         position = unconstrained(target.model, target.arguments.fill(data.arrays), draw)
@@ -109,7 +109,7 @@ def _without_data(target: Target, data: Data, draws: dict[str, jax.Array]) -> tu
 
 
 def _one_row(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
-    """Of the data of a network: enough to know its prior."""
+    """One row of a network's data, which is enough to trace its prior."""
     return posterior.probes[:1], posterior.observed["y"][:1]
 
 

@@ -1,6 +1,6 @@
 r"""The measures of information as formulas: over a table of outcomes, in closed form, and as terms to be averaged.
 
-All take log p and log q, so that a probability which is too small for a number is not taken for 0. With r = log(p / q)
+All take log p and log q, so that a probability that is too small for a float is not taken for 0. With r = log(p / q)
 and M = (P + Q) / 2,
 
     TV    = sum |p - q| / 2          = E_M |tanh(r / 2)|
@@ -64,12 +64,12 @@ def _chi_squared_term(log_p: np.ndarray, log_q: np.ndarray) -> np.ndarray:
 
 
 def _add(each: Estimate, axes: tuple[int, ...]) -> Estimate:
-    """Over independent factors."""
+    """The sum of a measure over independent factors."""
     return Estimate(each.value.sum(axis=axes), np.sqrt(np.square(each.error).sum(axis=axes)))
 
 
 def _multiply(each: Estimate, axes: tuple[int, ...]) -> Estimate:
-    """1 + chi^2 of a product is the product of those of its factors."""
+    """chi^2 of a product of independent factors: 1 + chi^2 is the product of each factor's 1 + chi^2."""
     total = np.expm1(np.log1p(each.value).sum(axis=axes))
     with np.errstate(invalid="ignore"):
         relative = each.error / (1 + each.value)

@@ -1,12 +1,12 @@
-r"""How measures of information are taken of distributions: in closed form, by a sum over all outcomes, or by draws.
+r"""How distributions are measured: in closed form, by a sum over all outcomes, or by draws.
 
-A measure is the expectation of a term t(log p, log q) under P or, for those that treat P and Q alike, under their
-mixture M = (P + Q) / 2, of which half the draws come from each:
+A measure is the expectation of a term t(log p, log q) under P or, for measures that treat P and Q alike, under their
+mixture M = (P + Q) / 2, for which half the draws come from each:
 
     E_P[t] ~= (1/S) sum_s t(x_s),  x_s ~ P        E_M[t] = (E_P[t] + E_Q[t]) / 2
 
-Of products of independent distributions each factor is measured alone, and the results are put together. All is done
-in float64, whatever precision the parameters have.
+For products of independent distributions each factor is measured alone, and the results are combined. Everything is
+computed in float64, whatever precision the parameters have.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["Measure", "measured"]
 
 @dataclass(frozen=True)
 class Measure:
-    """What is to be known of P and Q.
+    """A measure of information about P and Q.
 
     Attributes:
-        formula: of log p and log q over all outcomes, (..., outcome).
-        closed: the closed form for two distributions; None for those that have none.
-        term: t.
-        apart: what it is where P and Q have no density in common, such as a point and a normal.
-        product: how it is put together over the last dimensions of independent factors; None if only draws can tell.
+        formula: the measure from log p and log q over all outcomes, (..., outcome).
+        closed: the closed form for two distributions; it gives None for distributions that have none.
+        term: t, whose expectation the measure is.
+        apart: the measure where P and Q have no density in common, such as a point and a normal.
+        product: combines the measure over the last dimensions of independent factors; None if only draws can tell.
         both: whether the expectation is over M and not over P.
-        bounded: whether t is.
+        bounded: whether t is bounded.
     """
 
     formula: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -88,7 +88,7 @@ def _each(
 
 
 def _averaged(measure: Measure, pair: tuple[Distribution, ...], source: int, draws: int, key: jax.Array) -> Estimate:
-    """E[t] over draws of P, 0, or of Q, 1."""
+    """E[t] over draws of P, if `source` is 0, or of Q, if it is 1."""
     values = pair[source].sample(jax.random.fold_in(key, source), (draws,))
     logs = [np.asarray(log_density(item, values)) for item in pair]
     with np.errstate(invalid="ignore"):
@@ -98,7 +98,7 @@ def _averaged(measure: Measure, pair: tuple[Distribution, ...], source: int, dra
 
 
 def _table(pair: tuple[Distribution, ...], values: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Log p and log q of all outcomes of P, on the last axis, and at its end those of all others together."""
+    """Log p and log q of all outcomes of P, on the last axis, with one more entry for all other outcomes together."""
     log_p, log_q = (np.moveaxis(np.asarray(log_density(item, values)), 0, -1) for item in pair)
     others = np.maximum(1 - np.exp(log_q).sum(axis=-1, keepdims=True), 0.0)
     with np.errstate(divide="ignore"):

@@ -53,7 +53,7 @@ def effective_sizes(
     title: str = "",
     aligned: Mixing | None = None,
 ) -> Figure:
-    """ESS, the smaller of bulk and tail, in the same spaces, as histograms."""
+    """ESS, the smaller of bulk and tail, of weights, of weights without symmetries, and of functions, as histograms."""
     figure, (axes,) = chart([title or "Effective draws of weights and of functions"])
     for name, space, colour, style in _spaces(weights, aligned, functions):
         values = np.maximum(np.minimum(space.ess_bulk, space.ess_tail), 1.0)
@@ -71,10 +71,10 @@ def effective_sizes(
 
 
 def ranks(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
-    """Ranks of one quantity among the draws of all chains, chain by chain: bars that stay in the band agree.
+    """Ranks of one quantity among the draws of all chains, chain by chain: chains whose bars stay in the band agree.
 
-    The quantity is the function value of the worst R-hat, or the density for a model that is no network. The band holds
-    nine in ten bars of chains that agree and whose draws are independent.
+    The quantity is the function value with the worst R-hat, or the log density for a model that is not a network. The
+    band holds nine in ten bars of chains that agree and whose draws are independent.
     """
     name, values = _worst(posterior, x)
     chains, draws = values.shape
@@ -103,7 +103,7 @@ def ranks(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
 
 
 def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
-    """One function value along every chain: that which the chains agree on least is not hidden, it is the first."""
+    """The function value on which the chains agree least, along every chain."""
     name, values = _worst(posterior, x)
     figure, (axes,) = chart([title or f"Trace of {name}, on which the chains agree least"])
     for i, chain in enumerate(values):
@@ -115,7 +115,7 @@ def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
 
 
 def energies(posterior: Posterior, title: str = "") -> Figure:
-    """The energy, and how much of it one trajectory changes: a chain explores well if both are as wide (E-BFMI)."""
+    """The energy, and its change from draw to draw: a chain explores well if both are equally wide (E-BFMI)."""
     _require(posterior, "energy", posterior.statistics, "energies")
     energy = np.asarray(posterior.statistics["energy"], np.float64)
     figure, (axes,) = chart([title or "Energy, and its change from draw to draw"])
@@ -146,7 +146,7 @@ def temperatures(posterior: Posterior, title: str = "") -> Figure:
 
 
 def losses(posterior: Posterior, title: str = "") -> Figure:
-    """The loss at every step, over its last nine tenths."""
+    """The loss at every step, without the first tenth of the steps."""
     _require(posterior, "loss", posterior.curves, "losses")
     figure, (axes,) = chart([title or "Loss"])
     for i, chain in enumerate(posterior.curves["loss"]):
@@ -173,7 +173,7 @@ def _worst(posterior: Posterior, x: Any) -> tuple[str, np.ndarray]:
 
 
 def _histogram(axes: Any, values: np.ndarray, edges: np.ndarray, name: str, colour: str, style: str) -> None:
-    """Shares of quantities, as a line that others can lie on."""
+    """Draw shares of quantities as a line, so that several histograms can share the axes."""
     shares = np.histogram(values, edges)[0] / len(values)
     axes.stairs(shares, edges, color=colour, ls=style, lw=1.4, label=name)
     if style == "-":
@@ -181,7 +181,7 @@ def _histogram(axes: Any, values: np.ndarray, edges: np.ndarray, name: str, colo
 
 
 def _span(*spaces: Mixing | None) -> tuple[float, float]:
-    """From below the least to above the largest effective size of all spaces."""
+    """A range from just below the least to just above the largest effective size of all spaces."""
     sizes = [np.minimum(space.ess_bulk, space.ess_tail) for space in spaces if space is not None]
     every = np.maximum(np.concatenate(sizes), 1.0)
     return float(every.min()) / 1.05, float(every.max()) * 1.05

@@ -26,7 +26,7 @@ def assay(comparison: Comparison) -> Figure:
     """How far each posterior is from the reference, beside how far the reference is from itself.
 
     The grey band is the noise floor: the distance of one half of the reference's chains to the other, two spreads wide
-    on either side. A point in it is as close to the reference as that is to itself.
+    on either side. A point in the band is as close to the reference as the reference is to itself.
     """
     if comparison.reference is None:
         raise ValueError("assay shows distances to a reference; give compare one")

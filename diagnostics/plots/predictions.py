@@ -22,9 +22,6 @@ from inference.results.scores import in_data_units
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["band", "coverage", "observed_and_predicted", "pit", "reliability", "replicates", "uncertainty_split"]
 
 _MOST = 500  # columns: more would be narrower than a pixel
@@ -72,7 +69,7 @@ def band(
 
 
 def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10) -> Figure:
-    """How often the top class is right, with 95 % intervals, by how sure the prediction was; larger dots hold more."""
+    """How often the top class is right, with 95 % intervals, by the confidence in it; larger dots hold more rows."""
     if not isinstance(prediction, Classification):
         raise TypeError("reliability draws a classification; for a regression use plots.observed_and_predicted")
     _, labels = in_data_units(prediction, y)
@@ -86,10 +83,10 @@ def reliability(prediction: Prediction, y: Any, title: str = "", bins: int = 10)
 
 
 def pit(result: Calibration | LeaveOneOut, title: str = "") -> Figure:
-    """How many more targets are below each predicted quantile than it says, with the band of 95 % of calibrated ones.
+    """The share of targets below each predicted quantile, minus the quantile, with a band of 95 % of calibrated curves.
 
-    A hill over the left half, then a valley, means intervals that are too narrow; a valley, then a hill, too wide; a
-    curve on one side of 0, predictions that are too high (above) or too low (below).
+    A hill over the left half, then a valley, means intervals that are too narrow; a valley, then a hill, means that
+    they are too wide; a curve on one side of 0 means predictions that are too high (above) or too low (below).
     """
     values = getattr(result, "pit", None)
     if values is None:
@@ -109,7 +106,7 @@ def pit(result: Calibration | LeaveOneOut, title: str = "") -> Figure:
 
 
 def coverage(result: Calibration, title: str = "") -> Figure:
-    """How many targets central intervals hold, against how many they should, with two standard errors around it."""
+    """The share of targets inside central intervals, against the intervals' probability and two standard errors."""
     if not isinstance(result, TargetCalibration):
         raise TypeError("coverage draws the calibration of a regression; for labels use plots.reliability")
     found = result.coverage
@@ -127,7 +124,7 @@ def coverage(result: Calibration, title: str = "") -> Figure:
 
 
 def replicates(check: PredictiveCheck) -> Figure:
-    """Each statistic of the replicated data as a histogram, and that of the observed data as a line."""
+    """Each statistic of the replicated data as a histogram, with its observed value as a line."""
     titles = [f"{name}: p = {p:.3f} ± {check.errors[name]:.3f}" for name, p in check.p_values.items()]
     figure, panels = chart(titles, columns=2, size=(4.3, 2.9))
     for axes, (name, values) in zip(panels, check.replicates.items(), strict=True):
@@ -140,7 +137,7 @@ def replicates(check: PredictiveCheck) -> Figure:
 
 
 def _edges(values: np.ndarray) -> np.ndarray:
-    """Of some 20 bins; where values are counts or shares, each holds the same number of possible ones."""
+    """The edges of about 20 bins; where values are counts or shares, all bins hold equally many possible ones."""
     lowest, span, gaps = values.min(), np.ptp(values), np.diff(np.unique(values))
     step = gaps.min(initial=1.0)
     if span > 200 * step:
@@ -155,9 +152,9 @@ def _figure(title: str) -> tuple[Figure, Any]:
 
 
 def uncertainty_split(prediction: Prediction | Mixture, title: str = "") -> Figure:
-    """The parts of the uncertainty on top of each other, input by input, the most uncertain on the right.
+    """The parts of the uncertainty stacked on each other, input by input, the most uncertain on the right.
 
-    Of more than 500 inputs and outputs, neighbours in this order are averaged.
+    Where there are more than 500 inputs and outputs, neighbours in this order are averaged.
     """
     split = uncertainty(prediction)
     order = np.argsort(split.total, axis=None)

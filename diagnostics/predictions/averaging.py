@@ -1,6 +1,6 @@
-r"""Averages over architectures: uncertainty about a network's structure, beside that about its weights.
+r"""Averages over architectures: uncertainty about a network's structure, beside the uncertainty about its weights.
 
-Architectures predict together as a mixture of their predictions, each of which is itself one over its own draws:
+Architectures predict together as a mixture of their predictions, each of which is itself a mixture over its own draws:
 p(y | x) = sum_k w_k p_k(y | x). Its uncertainty has three parts that add up. For regression, by the law of total
 variance, with m_k, e_k and a_k the mean and the epistemic and aleatoric variance of part k, and m = sum_k w_k m_k,
 
@@ -41,9 +41,9 @@ from models.validation import finite_array, nonnegative_number
 
 __all__ = ["Mixture", "average", "stacking_weights"]
 
-_ROUNDING = 1e-6  # of weights that should add up to 1
+_ROUNDING = 1e-6  # how far the sum of weights may be from 1
 _FIRST_STEPS = 30  # fixed-point steps, which bring the weights so near that the solver does not stray
-_LEAST = 1e-300  # a density of 0 is no density, but the solver may ask
+_LEAST = 1e-300  # stands in for a density of 0, which has no logarithm, but which the solver may meet
 _GAP = 1e-5  # nats below the best mean log density at most: no test set is large enough to see it
 
 
@@ -53,7 +53,7 @@ class Mixture:
 
     Attributes:
         parts: the predictions by name.
-        weights: of the parts, by name; they add up to 1.
+        weights: the weights of the parts, by name; they add up to 1.
     """
 
     parts: dict[str, Prediction]
@@ -85,7 +85,7 @@ class Mixture:
 
     @cached_property
     def aleatoric(self) -> Float[np.ndarray, "n ..."]:
-        """What neither more data nor another architecture would remove."""
+        """The uncertainty that neither more data nor another architecture would remove."""
         return self._weighted("aleatoric")
 
     @cached_property
@@ -95,7 +95,7 @@ class Mixture:
 
     @cached_property
     def structure(self) -> Float[np.ndarray, "n ..."]:
-        """What is due to not knowing the architecture."""
+        """The uncertainty that is due to not knowing the architecture."""
         if self.classification:
             return np.maximum(entropy(self.probs) - self._weighted("total"), 0.0)  # rounding can leave -1e-16
         squares = [w * (part.mean - self.mean) ** 2 for w, part in self._weights_and_parts]
@@ -113,7 +113,7 @@ class Mixture:
 
     @property
     def std(self) -> Float[np.ndarray, "n ..."]:
-        """The standard deviation of the mixture; for classification that of a label written as 0s and one 1."""
+        """The standard deviation of the mixture, for classification of a label written as 0s and one 1."""
         return np.sqrt(self.probs * (1 - self.probs)) if self.classification else np.sqrt(self.total)
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
@@ -123,7 +123,7 @@ class Mixture:
 
     @property
     def _weights_and_parts(self) -> list[tuple[float, Prediction]]:
-        """Without the parts that don't count."""
+        """The weights and predictions of the parts whose weight is above 0."""
         return [(self.weights[name], part) for name, part in self.parts.items() if self.weights[name] > 0]
 
     def _weighted(self, what: str) -> np.ndarray:
@@ -134,12 +134,13 @@ def average(predictions: Mapping[str, Prediction], weights: Mapping[str, float] 
     """Average the predictions of several architectures.
 
     Args:
-        predictions: by name, of the same targets at the same inputs and in the same units. Each counts by its weight,
-            however many draws it has.
-        weights: by the same names, adding up to 1, for instance from `stacking_weights`; None gives all the same.
+        predictions: the predictions by name, of the same targets at the same inputs and in the same units. Each counts
+            by its weight, however many draws it has.
+        weights: the weights by the same names, adding up to 1, for instance from `stacking_weights`; None gives every
+            prediction the same weight.
 
     Raises:
-        TypeError: if one is not the prediction of a network.
+        TypeError: if one of `predictions` is not the prediction of a network.
         ValueError: if the predictions or the weights don't go together.
     """
     if not isinstance(predictions, Mapping):
@@ -168,7 +169,7 @@ def stacking_weights(log_densities: Mapping[str, Any]) -> dict[str, float]:
     """The weights whose mixture has the best log score.
 
     Args:
-        log_densities: by name, for each point the log density of its target, `prediction.log_prob(y)`, at points that
+        log_densities: by architecture, the log density of each point's target, `prediction.log_prob(y)`, at points that
             were held out from every fit, or left out of it one at a time. On points that were fitted, the architecture
             that fits most closely would win, not the one that predicts best.
 
@@ -176,7 +177,7 @@ def stacking_weights(log_densities: Mapping[str, Any]) -> dict[str, float]:
         The weights by name, for `average`.
 
     Raises:
-        ValueError: if they are not finite or not of the same points.
+        ValueError: if `log_densities` are not finite or not of the same points.
         RuntimeError: if the weights could not be found, as far as known only where densities differ absurdly.
     """
     if not isinstance(log_densities, Mapping):
@@ -199,7 +200,7 @@ def stacking_weights(log_densities: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _best_mixture(densities: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
-    """By the fixed point w_k <- w_k g_k, which never falls, and then, because it crawls, by quadratic programming."""
+    """The best weights: by w_k <- w_k g_k, which never lowers the score but crawls, then by quadratic programming."""
     from scipy.optimize import minimize
 
     count = densities.shape[1]
@@ -226,7 +227,7 @@ def _slopes(densities: Float[np.ndarray, "n k"], weights: Float[np.ndarray, " k"
 
 
 def _check_alike(first: str, anchor: Prediction, name: str, prediction: Prediction) -> None:
-    """Require that two predictions speak of the same targets."""
+    """Require that two predictions are of the same targets."""
     kinds = [type(each.likelihood).__name__ for each in (anchor, prediction)]
     if kinds[0] != kinds[1]:
         raise ValueError(

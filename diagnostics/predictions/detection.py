@@ -17,8 +17,8 @@ published under the same names, so both are given:
   2018, ODIN).
 
 Intervals are percentiles of a bootstrap that draws as many points inside and outside as there are, each with
-replacement; the same points for all scores. They say how much hangs on these points, and nothing of another kind of
-outside. On normal scores 90 % intervals hold the truth in 88 to 93 % of cases for AUROC and FPR95, and in 86 to 89 %
+replacement; the same points for all scores. They say how much depends on these points, and nothing about another kind
+of outside. On normal scores 90 % intervals hold the truth in 88 to 93 % of cases for AUROC and FPR95, and in 86 to 89 %
 for AUPR, with 100 points or more; with 30 of each kind in 83 %, because average precision is biased upwards there.
 Where two groups don't overlap at all, no resample does either, and the interval has no width.
 
@@ -52,7 +52,7 @@ ORIENTATION = (
     "FPR95-out: the share of points inside that are flagged when 95 % of those outside are\n"
     "FPR95-in: the share of points outside that are let through when 95 % of those inside are"
 )
-"""Which way round everything is, in words."""
+"""Which class is positive and what each number means, in words."""
 
 _OF_LABELS: dict[str, Callable[[Any, int], np.ndarray]] = {
     "epistemic": lambda prediction, seed: prediction.epistemic,
@@ -78,7 +78,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Separation:
-    """How well one score separates outside from inside; the module says what the numbers are.
+    """How well one score separates outside from inside; the module's docstring defines the numbers.
 
     Attributes:
         auroc: higher is better, 0.5 says nothing.
@@ -100,11 +100,11 @@ class Detection:
     """How well scores tell outside from inside; `str()` of it is a table with its orientation.
 
     Attributes:
-        separations: by the name of the score.
-        inside: how many points there were inside.
-        outside: how many outside.
+        separations: how well each score separates, by the name of the score.
+        inside: the number of points inside.
+        outside: the number of points outside.
         level: the probability of the intervals.
-        orientation: which way round everything is, in words.
+        orientation: which class is positive and what each number means, in words.
     """
 
     separations: dict[str, Separation]
@@ -145,15 +145,15 @@ def out_of_distribution(
     Args:
         inside: the prediction at points like the data that the model was fitted to, but not among them; a `Prediction`
             or an average of several. Or an array of scores, (n,), of which larger ones mean more outside.
-        outside: the same at points that should be noticed.
+        outside: the prediction, or the scores, at points that should be noticed.
         score: "epistemic", "total", for labels also "variation_ratio", "disagreement" or "baseline", which is 1 - the
-            maximum probability; None takes all that there are.
+            maximum probability; None takes all of them.
         level: the probability of the intervals.
-        resamples: how often points are drawn anew for them.
-        seed: of these draws, and of the labels that the variation ratio samples.
+        resamples: how often the bootstrap draws points for the intervals.
+        seed: the seed of the bootstrap, and of the labels that the variation ratio samples.
 
     Raises:
-        TypeError: if the two are not of the same kind.
+        TypeError: if `inside` and `outside` are not of the same kind.
         ValueError: if one of them is missing: no score separates points of one kind. Or for a wrong option.
     """
     fraction("level", level)
@@ -226,7 +226,7 @@ def _separation(inside: np.ndarray, outside: np.ndarray, level: float, resamples
 def _resampled(
     generator: np.random.Generator, places: Int[np.ndarray, " n"], count: int, values: int
 ) -> Int[np.ndarray, "resample value"]:
-    """How often each value comes up in groups of points that are drawn with replacement."""
+    """How often each value comes up in `count` groups of points that are drawn with replacement."""
     drawn = places[generator.integers(0, len(places), (count, len(places)))]
     rows = values * np.arange(count)[:, None]
     return np.bincount((rows + drawn).ravel(), minlength=count * values).reshape(count, values)

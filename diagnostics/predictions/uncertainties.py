@@ -1,9 +1,9 @@
 r"""Uncertainty of a prediction: how much of it there is, and how much of it more data would remove.
 
 For regression the parts are variances, for classification nats, and in both cases they add up (Kendall & Gal 2017; see
-`inference.results.prediction`). Noise can swamp the epistemic part, so its share is there beside it.
+`inference.results.prediction`). Noise can swamp the epistemic part, so its share of the total is given too.
 
-For labels there are two more measures. The maximum probability is that of the most probable class under the mixture.
+For labels there are two more measures. The maximum probability is the mixture's probability of its most probable class.
 The variation ratio (Gal 2016, section 3.3.1) is
 
     1 - f / S,   f = the count of the most frequent label among y_1 .. y_S,   y_s ~ p(y | x, w_s)
@@ -38,13 +38,13 @@ class Uncertainty:
     Attributes:
         total: the variance of the prediction, (n,) or (n, outputs), or its entropy, (n,).
         epistemic: the part that more data would remove.
-        aleatoric: the part that they would not.
-        unit: what the three are in.
-        structure: for an average over architectures, the part of `epistemic` that is due to not knowing which; else
-            None.
+        aleatoric: the part that more data would not remove.
+        unit: the unit of the three, in words.
+        structure: for an average over architectures, the part of `epistemic` that is due to not knowing the
+            architecture; else None.
         variation_ratio: for labels, 1 - the share of the most frequent label among one sampled per draw; else None.
-        disagreement: for labels, 1 - the share of the most frequent label among each draw's most probable one.
-        maximum_probability: for labels, the probability of the most probable one.
+        disagreement: for labels, 1 - the share of the most frequent label among the draws' most probable ones.
+        maximum_probability: for labels, the probability of the most probable label.
     """
 
     total: Float[np.ndarray, "n ..."]
@@ -88,12 +88,12 @@ def uncertainty(prediction: Prediction | Mixture, seed: int = 0) -> Uncertainty:
     """The uncertainty of a prediction, in parts.
 
     Args:
-        prediction: of a network, or an average of several.
-        seed: of the labels that the variation ratio samples.
+        prediction: the prediction of a network, or an average of several.
+        seed: the seed of the labels that the variation ratio samples.
 
     Raises:
-        TypeError: for anything else.
-        ValueError: if the noise has no variance, as a Student-t with 2 degrees of freedom or fewer.
+        TypeError: if `prediction` is anything else.
+        ValueError: if the noise has no variance, such as a Student-t with 2 degrees of freedom or fewer.
     """
     parts = _parts(prediction)
     split = prediction.total, prediction.epistemic, prediction.aleatoric
@@ -109,14 +109,14 @@ def uncertainty(prediction: Prediction | Mixture, seed: int = 0) -> Uncertainty:
 
 
 def variation_ratio(prediction: Prediction | Mixture, seed: int = 0) -> Float[np.ndarray, " n"]:
-    """1 - the share of the most frequent label at each input, of one label sampled per draw."""
+    """1 - the share of the most frequent label at each input, among one label sampled per draw."""
     parts = _parts_of_labels(prediction)
     seeds = np.random.SeedSequence(seed).generate_state(len(parts)).tolist()
     return _dispersion(parts, [part.sample(each) for (_, part), each in zip(parts, seeds, strict=True)])
 
 
 def disagreement(prediction: Prediction | Mixture) -> Float[np.ndarray, " n"]:
-    """1 - the share of the most frequent label at each input, of each draw's most probable one."""
+    """1 - the share of the most frequent label at each input, among the draws' most probable labels."""
     parts = _parts_of_labels(prediction)
     return _dispersion(parts, [part.likelihood.probabilities(part.outputs).argmax(axis=-1) for _, part in parts])
 

@@ -1,4 +1,4 @@
-"""Single test cases: those of which a prediction is most and least certain, and what happened."""
+"""Single test cases: the ones that a prediction is most and least certain of, and what happened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from inference.results.scores import in_data_units
 
 __all__ = ["Case", "cases"]
 
-_ALIKE = 1e-6  # uncertainties that differ by no more than this share don't differ
+_ALIKE = 1e-6  # uncertainties that differ by no more than this share count as equal
 _PIXELS = 96  # the width at which images are shown
 
 
@@ -22,12 +22,12 @@ class Case(NamedTuple):
     """One test case.
 
     Attributes:
-        row: its number in the test data.
-        predicted: in words, such as "153 (90 %: 82 to 224)" or "class 3 with 0.98".
-        observed: in words.
+        row: the number of its row in the test data.
+        predicted: the prediction in words, such as "153 (90 %: 82 to 224)" or "class 3 with 0.98".
+        observed: the target in words.
         epistemic: the share of the uncertainty that more data would remove.
-        right: whether the interval or the top class holds what was observed.
-        image: the input as a data URI, empty if it is no image.
+        right: whether the interval holds the target, or the top class is the label.
+        image: the input as a data URI, empty if it is not an image.
     """
 
     row: int
@@ -45,9 +45,9 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
     case is given if all are alike, as under a point estimate with one noise, or if the noise has no variance.
 
     Args:
-        prediction: at the inputs of the test data.
+        prediction: the prediction at the inputs of the test data.
         test: a `Split` or `(x, y)`.
-        count: how many of each; fewer if there are fewer than twice as many.
+        count: the number of cases of each kind; half of all cases if there are fewer than 2 * `count`.
     """
     split = test if isinstance(test, Split) else None
     prediction, targets = in_data_units(prediction, split or test[1])

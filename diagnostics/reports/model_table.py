@@ -19,10 +19,11 @@ class Layer(NamedTuple):
     """One latent site.
 
     Attributes:
-        name: of the site.
-        shape: such as "10 x 50", or "scalar".
-        size: how many numbers.
-        prior: such as "Normal(0, 0.316)"; empty for a model that is no network, which can't be run without its data.
+        name: the site's name.
+        shape: its shape in words, such as "10 x 50", or "scalar".
+        size: how many numbers it holds.
+        prior: its prior in words, such as "Normal(0, 0.316)"; empty for a model that is not a network, which can't be
+            run without its data.
     """
 
     name: str

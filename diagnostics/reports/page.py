@@ -29,7 +29,7 @@ __all__ = ["default_reference", "report"]
 
 _PACKAGES = ("touchstone-bnn", "jax", "numpyro", "arviz", "numpy")
 _STATES = {"interrupted": "stopped early", "unfinished": "not finished"}
-_CASES = 5  # most and least certain ones that are shown
+_CASES = 5  # how many of the most certain cases are shown, and of the least certain
 _SITES = 40  # rows of the table of sites; a deeper network shows its worst
 
 
@@ -47,17 +47,17 @@ class _Entry:
 
     @property
     def state(self) -> str:
-        """What to say beside its name, if it has not come to its end."""
+        """What to say beside the posterior's name if its run has not come to its end."""
         return _STATES.get(self.posterior.ended, "")
 
     @property
     def mark(self) -> str:
-        """The class of its verdict."""
+        """The CSS class for the verdict."""
         return {True: "passed", False: "failed", None: "none"}[self.convergence.passed]
 
     @property
     def word(self) -> str:
-        """Its verdict in a word or two."""
+        """The verdict in a few words."""
         found = self.convergence
         if found.kind == "guide" and found.passed:
             return "close to the posterior"
@@ -80,7 +80,7 @@ class _Entry:
 
     @property
     def cost(self) -> list[str]:
-        """A row of the table of costs."""
+        """The posterior's row of the table of costs."""
         spent, judged = self.posterior.cost, self.convergence
         memory = f"{spent.peak_memory / 2**30:.2f} GiB" if spent.peak_memory else ""
         return [
@@ -106,12 +106,12 @@ def report(
     """Write a report about one posterior, or about several of the same data.
 
     Args:
-        posterior: one, or several by name; or the directory of a run, which may be under way, or a saved file.
+        posterior: one, or several by name; each may also be a saved file, or the directory of a run, even if under way.
         test: a `Split` or `(x, y)` to score predictions on; without it the report is about convergence alone.
-        path: of the HTML file.
+        path: where to write the HTML file.
         reference: the name of the posterior that the others are compared with; by default, if there are several, the
-            first one of several exact chains, or of chains of any kind.
-        title: of the page.
+            first with several exact chains, else the first with chains of any kind.
+        title: the title of the page.
 
     Returns:
         The path of the file.
@@ -151,7 +151,7 @@ def report(
 
 
 def default_reference(posteriors: Mapping[str, Posterior]) -> str | None:
-    """What others are compared with: the first of several exact chains, else of chains; None if there are none."""
+    """The first posterior with several exact chains, else with one, else with any chains; None if there is none."""
     chains = {name: each for name, each in posteriors.items() if each.kind == "chains"}
     exact = {name: each for name, each in chains.items() if not each.method.caveat}
     several = {name: each for name, each in exact.items() if each.shape[0] > 1}
@@ -183,7 +183,7 @@ def _entry(name: str, posterior: Posterior, prediction: Prediction | None, test:
 
 
 def _band(name: str, posterior: Posterior, prediction: Prediction, test: Any) -> Picture | None:
-    """For one input, the prediction along it, from outside the test data on one side to the other."""
+    """The prediction along a single input, from outside the test data on one side to outside on the other."""
     x, y = map(np.asarray, as_pair("report", test))
     if not isinstance(prediction, Regression) or x.shape[1:] != (1,) or y.ndim != 1:
         return None
@@ -231,7 +231,7 @@ def _facts(posteriors: Mapping[str, Posterior], test: Any) -> list[tuple[str, st
 
 
 def _models(posteriors: Mapping[str, Posterior]) -> list[tuple[str, str, tuple[Layer, ...]]]:
-    """For each different model whose posterior it is, what it is in words, and its layers."""
+    """For each different model, the names of its posteriors, what it is in words, and its layers."""
     found: dict[str, tuple[list[str], Posterior]] = {}
     for name, each in posteriors.items():
         found.setdefault(_spelled(each), ([], each))[0].append(name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "of_chains", "of_predictions", "picture"]
 
-_POINTS = 1000  # of test data in one figure: more make a large file, and no better picture
+_POINTS = 1000  # test points in one figure: more would make a large file, but not a better picture
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Picture:
     """A figure in a report.
 
     Attributes:
-        source: a data URI.
-        title: in words.
-        caption: what to look for.
+        source: the figure as a data URI.
+        title: the figure's title.
+        caption: what to look for, in words.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Picture:
 
 
 def of_chains(posterior: Posterior, judged: Convergence) -> tuple[Picture, ...]:
-    """How chains mix, or how a loss fell."""
+    """Pictures of how chains mix, or of how a loss fell."""
     found = []
     rhat, ess = judged.thresholds["rhat"], judged.thresholds["ess"]
     if judged.weights is not None or judged.functions is not None:
@@ -80,7 +80,7 @@ def of_chains(posterior: Posterior, judged: Convergence) -> tuple[Picture, ...]:
 
 
 def of_predictions(prediction: Prediction, test: Any, band: Picture | None) -> tuple[Picture, ...]:
-    """How good predictions are: what was observed, calibration, and where the uncertainty comes from."""
+    """Pictures of what was observed, of calibration, and of where the uncertainty comes from."""
     targets = test if isinstance(test, Split) else as_pair("report", test)[1]
     found = [band] if band is not None else []
     measured = calibration(prediction, targets)
@@ -114,12 +114,12 @@ def of_predictions(prediction: Prediction, test: Any, band: Picture | None) -> t
 
 
 def picture(figure: Figure, caption: str) -> Picture:
-    """A figure as one, in vector form. Letters are left to the browser: drawn, they would be most of the file."""
+    """A figure as a picture in vector form; letters are left to the browser, because paths would fill the file."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
     with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
-        warnings.filterwarnings("ignore", "Glyph")  # of a name in another script, which the browser has
+        warnings.filterwarnings("ignore", "Glyph")  # for names in another script, which the browser has
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     heading = figure.get_suptitle() or figure.axes[0].get_title(loc="left")
     return Picture("data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode(), heading, caption)

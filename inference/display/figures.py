@@ -1,4 +1,4 @@
-"""An empty figure in the house's style, and curves with error bars; matplotlib is imported only where one is drawn."""
+"""An empty figure in the style that all figures share; matplotlib is imported only where one is drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def chart(titles: list[str], columns: int = 1, size: tuple[float, float] = (5.4, 3.5)) -> tuple[Figure, list[Any]]:
-    """A figure with a panel per title, each of this size in inches, that a notebook shows as a picture by itself."""
+    """A figure with a panel per title, each of `size` inches; a notebook displays it as a picture."""
     from matplotlib.figure import Figure  # takes a while to import, so only where a figure is drawn
 
     class Chart(Figure):

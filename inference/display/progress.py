@@ -18,7 +18,7 @@ class Display:
     Args:
         title: what is running.
         chains: how many chains there are.
-        total: iterations of each chain.
+        total: iterations per chain.
         enabled: False shows nothing.
     """
 
@@ -53,13 +53,13 @@ class Display:
         return self
 
     def begin(self, chain: int, done: int) -> None:
-        """Say that a chain had done so many iterations in an earlier process."""
+        """Show that `chain` had made `done` iterations in an earlier process."""
         self._before[chain] = done
         if done and self._bars is not None:
             self._bars.update(self._tasks[chain], completed=done, status="resumed")
 
     def update(self, chain: int, done: int, status: str) -> None:
-        """Say that a chain has done so many iterations."""
+        """Show that `chain` has made `done` iterations, with its `status`."""
         if self._bars is not None:
             self._bars.update(self._tasks[chain], completed=done, status=status)
         elif self._enabled and (done == self._total or time.perf_counter() - self._said[chain] > _LINE_SECONDS):
@@ -70,7 +70,7 @@ class Display:
             print(f"{self._labels[chain]}: {done}/{self._total}{words}  {status}".rstrip(), file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
-        """Say something beside the bars."""
+        """Show a message above the bars, or as a line of the log."""
         if self._bars is not None:
             self._bars.console.print(message)
         elif self._enabled:

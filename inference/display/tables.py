@@ -12,7 +12,7 @@ __all__ = ["Table", "aligned", "with_error"]
 
 
 class Table(NamedTuple):
-    """A table as text: what it is, its heading, its rows."""
+    """A table as text: its title, the names of its columns, its rows."""
 
     title: str
     columns: Sequence[str]
@@ -23,7 +23,7 @@ class Table(NamedTuple):
 
 
 def with_error(mean: float, error: float, sign: bool = False) -> str:
-    """A number with its standard error, to the error's second digit."""
+    """A number with its standard error, both rounded to the error's second digit."""
     plus = "+" if sign else ""
     if np.isnan(mean):
         return "nan"
@@ -34,7 +34,7 @@ def with_error(mean: float, error: float, sign: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines: the first column to the left, the others to the right."""
+    """Rows of cells as lines of text, the first column aligned to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()

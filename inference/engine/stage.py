@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 
@@ -18,6 +18,7 @@ from inference.target.density import Position, Target
 __all__ = ["Outcome", "Stage", "Stop"]
 
 
+@runtime_checkable
 class Stop(Protocol):
     """When a stage may end before all its iterations are made."""
 

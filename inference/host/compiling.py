@@ -1,12 +1,13 @@
 """How programs are traced and compiled: one thread at a time, kept on disk, and in a hurry where they run once.
 
-NumPyro's stack of handlers is one list for all threads of a process, so two models that are traced at once would meet
-there. Whatever runs a model's Python code holds `TRACING`; compiled programs run without it.
+NumPyro's stack of handlers is one list for all threads of a process, so two models that are traced at the same time
+would get into each other's handlers. Whatever runs a model's Python code holds `TRACING`; compiled programs run without
+it.
 
-The persistent compilation cache spares a second process what the first one did. It is switched on by the first run, not
-by an import. The user's own folder (`JAX_COMPILATION_CACHE_DIR`) and thresholds
-are respected; `TOUCHSTONE_COMPILATION_CACHE=off` switches all of this off. Our folder holds native code, so it is
-readable by its owner only, and a folder that belongs to somebody else is not used.
+The persistent compilation cache spares a second process the compiling that the first one did. It is switched on by the
+first run, not by an import. The user's own folder (`JAX_COMPILATION_CACHE_DIR`) and thresholds are respected;
+`TOUCHSTONE_COMPILATION_CACHE=off` switches all of this off. Our folder holds native code, so it is readable by its
+owner only, and a folder that belongs to somebody else is not used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HURRIED = (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters
 
 @contextmanager
 def tracing(precision: str) -> Iterator[None]:
-    """Run a model's Python code in this precision, while no other thread does."""
+    """Run a model's Python code in `precision`, while no other thread runs any model's."""
     with TRACING, jax.enable_x64(precision == "float64"):
         yield
 
@@ -51,11 +52,11 @@ def enable_compilation_cache() -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
-        except OSError as error:  # a read-only home, or a folder of somebody else's: go on without a cache
+        except OSError as error:  # a read-only home, or a folder of somebody else's: continue without a cache
             tell(f"compiled programs are not cached: {folder} can't be made private ({error})")
             return
         config.update("jax_compilation_cache_dir", str(folder))
-    # JAX's own thresholds would leave out most programs; others are the user's.
+    # JAX's default thresholds would leave out most programs; any other value is the user's, and stays.
     if config.jax_persistent_cache_min_compile_time_secs == _SECONDS:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     if config.jax_persistent_cache_min_entry_size_bytes == 0:
@@ -63,11 +64,11 @@ def enable_compilation_cache() -> None:
 
 
 def in_a_hurry(static_argnames: tuple[str, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator like `jax.jit` for what runs once: it compiles sooner and is not optimised."""
+    """A decorator like `jax.jit` for functions that run once: they compile faster, without optimisation."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
-        def compiled() -> Callable[..., Any]:  # when it is first called: an import touches no device
+        def compiled() -> Callable[..., Any]:  # made at the first call, so that an import touches no device
             return jax.jit(function, static_argnames=static_argnames, compiler_options=_known(_HURRIED))
 
         @wraps(function)
@@ -81,7 +82,7 @@ def in_a_hurry(static_argnames: tuple[str, ...]) -> Callable[[Callable[..., Any]
 
 @cache
 def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """The compiler's options, as far as this version of it knows them."""
+    """Those of the compiler's `options` that this version of it knows."""
     try:
         jax.jit(lambda: 0, compiler_options=dict(options))()
     except jax.errors.JaxRuntimeError as error:

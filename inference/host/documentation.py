@@ -1,6 +1,6 @@
-"""Docstrings of option records that explain every option, those of their bases included.
+"""Docstrings of option records that explain every option, including the options of their bases.
 
-Each option is written down once, on the record that introduces it; a reader of `help(inference.SGLD)` wants all.
+Each option is documented once, on the record that introduces it; a reader of `help(inference.SGLD)` wants to see all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _HEADING = "Attributes:"
 
 
 def join_attributes(cls: type) -> None:
-    """Give a class's docstring the attributes of its bases too, its own first; the own text stays in `_own_doc`."""
+    """Add the attributes of a class's bases to its docstring, after its own; its original text stays in `_own_doc`."""
     own = inspect.cleandoc(cls.__dict__.get("__doc__") or "")  # Python 3.13 takes the indentation away, others leave it
     cls._own_doc = own  # type: ignore[attr-defined]
     entries: dict[str, str] = {}

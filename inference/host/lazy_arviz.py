@@ -9,7 +9,7 @@ __all__ = ["arviz"]
 
 
 def arviz() -> Any:
-    """The module, without the notice about its next major version that it prints once a day."""
+    """The ArviZ module, imported without the notice about its next major version that it prints once a day."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing a major refactor", FutureWarning)
         import arviz as module

@@ -1,4 +1,4 @@
-"""What a run takes."""
+"""What a run costs, and what the machine has: seconds and gradients, memory and cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["Cost", "available_memory", "cores", "peak_memory"]
 
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container, by version
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's, cgroup 2 and 1
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Cost:
     """What a run took.
 
     Attributes:
-        compile_seconds: tracing and compiling (or reading the compilation cache), and finding the starts.
-        run_seconds: everything after that.
-        gradients: gradient evaluations of the log density over all rows, warm-up included, over all chains; one over a
-            minibatch counts as its share of the rows.
+        compile_seconds: for tracing and compiling (or reading the compilation cache), and for finding the starts.
+        run_seconds: for everything after that.
+        gradients: gradient evaluations of the log density over all rows, by all chains, warm-up included; a gradient
+            over a minibatch counts as the minibatch's share of the rows.
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
     """
 
@@ -32,11 +32,11 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """Compiling and running."""
+        """Seconds for compiling and running together."""
         return self.compile_seconds + self.run_seconds
 
     def __add__(self, other: Cost) -> Cost:
-        """Of two stages, one after the other."""
+        """The cost of two stages that run one after the other."""
         return Cost(
             self.compile_seconds + other.compile_seconds,
             self.run_seconds + other.run_seconds,
@@ -61,11 +61,11 @@ def peak_memory() -> int:
 
 
 def available_memory() -> float:
-    """What the machine, or the container that the process is in, has in bytes; infinite where nothing is known."""
+    """Memory of the machine, or of the container that the process is in, in bytes; infinite where it is not known."""
     found = [math.inf]
     try:
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):  # not on Windows, or not this number
+    except (AttributeError, ValueError, OSError):  # on Windows, or where the system lacks these numbers
         pass
     for limit in _LIMITS:
         try:

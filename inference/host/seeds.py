@@ -14,7 +14,7 @@ __all__ = ["Stream", "as_key", "plain_seed"]
 
 
 class Stream(IntEnum):
-    """What is folded into the key of a run, or of one fit, for each of its purposes.
+    """The number that is folded into the key of a run, or of one fit, for each purpose that the key serves.
 
     Chains fold in their own numbers, 0, 1, 2 and so on, so the purposes of a run have numbers that no chain has.
     """
@@ -22,7 +22,7 @@ class Stream(IntEnum):
     STARTS = 2**30
     PILOT = 2**30 + 1
     PREDICTIONS = 2**31
-    CONCLUSION = 1  # of one of several fits, whose key is its own: its steps use the key itself
+    CONCLUSION = 1  # for one of several fits: each has a key of its own, which its steps use without folding
 
 
 def plain_seed(seed: Any) -> int | tuple[int, ...]:
@@ -39,7 +39,7 @@ def plain_seed(seed: Any) -> int | tuple[int, ...]:
 
 
 def as_key(seed: int | tuple[int, ...]) -> jax.Array:
-    """The key of a run, from the integer or the words that it was given."""
+    """The key of a run, from its plain seed: an integer, or the words of a key."""
     if isinstance(seed, int):
         return jax.random.key(seed)
     return jax.random.wrap_key_data(jnp.array(seed, jnp.uint32))

@@ -1,4 +1,4 @@
-"""A user's own `models.py` or `data/` beside a script hides the package of that name; said before anything fails."""
+"""A user's own `models.py` or `data/` beside a script hides our package of that name; refused before anything fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def refuse_shadows(*names: str) -> None:
     """Raise ImportError if a package of ours is hidden by a file or folder of the user's.
 
     Args:
-        names: of the packages that are about to be imported.
+        names: the packages that are about to be imported.
     """
     for name in names:
         spec = find_spec(name)

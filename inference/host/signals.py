@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while chains run: the first one is a wish that the loop looks at, so nothing is left half done."""
+"""Ctrl-C and SIGTERM while chains run: the first is a request that the loop checks for, so nothing is left half done."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["Signals"]
 
 
 class Signals:
-    """As a context, takes note of Ctrl-C and, if asked to, of SIGTERM; a second Ctrl-C is raised at once.
+    """A context that takes note of Ctrl-C and, if `terminate`, of SIGTERM; a second Ctrl-C is raised at once.
 
     Only the main thread of a process gets signals; in any other thread this does nothing.
 
     Args:
-        terminate: whether to take note of SIGTERM, which ends a process at once otherwise.
+        terminate: whether to take note of SIGTERM, which otherwise ends the process at once.
 
     Attributes:
-        stop: whether either has come.
-        terminated: whether SIGTERM has.
+        stop: whether Ctrl-C or SIGTERM has come.
+        terminated: whether SIGTERM has come.
     """
 
     def __init__(self, terminate: bool) -> None:
@@ -31,7 +31,7 @@ class Signals:
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
             for number in self._numbers:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # as `nohup` and other languages set it
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # set by `nohup`, or not set from Python
                     self._before[number] = signal.signal(number, self._note)
         return self
 

@@ -13,11 +13,11 @@ _OWN = tuple(str(_HOME / name) for name in ("data", "models", "inference", "diag
 
 
 class TouchstoneWarning(UserWarning):
-    """What a user should know of a run: `warnings.filterwarnings("ignore", category=inference.TouchstoneWarning)`."""
+    """A note on a run; to hide: `warnings.filterwarnings("ignore", category=inference.TouchstoneWarning)`."""
 
 
 def tell(message: str) -> None:
-    """Warn at the line of the user's that led here: the first frame that is not in one of our own files."""
+    """Warn, pointing at the user's line that led here: the first frame that is not in one of our own files."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
         level, frame = level + 1, frame.f_back

@@ -1,6 +1,6 @@
 """Laplace's approximation: the mode, the curvature there, and the evidence.
 
-Built on `target` and `optimisation`; no other method imports it.
+This package is built on `target` and `optimisation`; no other family of methods imports it.
 """
 
 __all__: list[str] = []

@@ -2,24 +2,24 @@ r"""Laplace's approximation: a normal around the mode, with the curvature there 
 
     q(u) = N(u; u*, P^-1),    u* = argmax log density,    P = G / T + H
 
-in unconstrained coordinates u, over all of them ("full"), each alone ("diagonal"), or those of a network's last layer
-and its noise ("last_layer", the others stay at u*). G is the Gauss-Newton matrix of the log-likelihood and H the
-Hessian of minus the log prior and log-Jacobian, see `inference.laplace.gauss_newton`; under `tempering="posterior"` T
-divides the prior's part of H as well. On a linear model with known noise q is the posterior.
+in unconstrained coordinates u, over all of them ("full"), over each alone ("diagonal"), or over those of a network's
+last layer and its noise ("last_layer", the others stay at u*). G is the Gauss-Newton matrix of the log-likelihood and H
+the Hessian of minus the log prior and log-Jacobian, see `inference.laplace.gauss_newton`; under `tempering="posterior"`
+T divides the prior's part of H as well. On a linear model with known noise q is the posterior.
 
-u* is where the optimiser and then Newton's steps have ended, see `inference.laplace.mode`; with "diagonal" there are
-none, as its P is not the curvature along their way.
+u* is where the optimiser and then Newton's steps have ended, see `inference.laplace.mode`; with "diagonal" Newton makes
+no steps, because a diagonal P is not the curvature along their way.
 
 Predictions are linearised, f(x, u*) + J (u - u*), because Gauss-Newton is the curvature of that model: its posterior is
-q, while weights drawn from q and put into the network itself underfit (Immer et al. 2021). `linearised=False` does so.
+q, while weights drawn from q and put into the network itself, as with `linearised=False`, underfit (Immer et al. 2021).
 
 With `hyperparameters="evidence"` the scale of the prior, and of the noise where it is inferred, are chosen by the
 evidence, see `inference.laplace.evidence`. With "given" the mode of a flexible network with inferred noise overfits: it
-takes the noise below what is left when the weights' own uncertainty is counted. So the evidence is the default there.
+takes the noise below what is left when the weights' own uncertainty is counted. So "evidence" is the default there.
 
-The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is that of the network with the full structure alone.
-"diagonal" takes each weight's volume as if all others were known, and is highest for a network that has none to speak
-of. "last_layer" is that of a linear model of fixed features.
+The log evidence, log density(u*) + D/2 log(2 pi) - 1/2 log det P, is the network's only with the full structure. With
+"diagonal" it takes each weight's volume as if all others were known, and is highest for a network that has none to
+speak of. With "last_layer" it is the evidence of a linear model of fixed features.
 
 Each draw takes one evaluation of the log density over all rows, `lp`, by which importance checks judge q.
 
@@ -57,7 +57,7 @@ __all__ = ["Laplace"]
 _STRUCTURES = ("full", "diagonal", "last_layer")
 _WAYS = ("given", "evidence")
 _COPIES = 3  # of a full matrix: the curvature, its factor, and one to work on; of the draws: one is being moved
-_FAR = 0.5  # of the decrement, in standard deviations: predictions would be off by as much of their own
+_FAR = 0.5  # largest decrement, in standard deviations: predictions would be off by as much of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +67,17 @@ class Laplace(Optimisation):
     Defaults: 3,000 steps of the full batch to the mode, the full curvature, then 1,000 draws.
 
     Attributes:
-        structure: of the precision: "full", "diagonal", or "last_layer", full over the last layer of a network and its
-            noise.
-        draws: taken from the normal.
-        linearised: predict with the network linearised at the mode; None is True for networks and False for any other
-            model, which can't be.
-        hyperparameters: "given" by the model, or chosen by the "evidence", which never ends below that of the given
-            ones: the standard deviations of the normal priors
-            of the weights in `structure` are multiplied by one factor, `posterior.guide["prior_scale_factor"]`, and
-            inferred noise is corrected for the weights that were fitted. For structure="full": the others' evidence
-            is not that of the network. None is "evidence" for the full structure of a network with inferred noise and
-            normal priors around 0, at temperature 1 and without `patience`; else "given".
+        structure: the structure of the precision: "full", "diagonal", or "last_layer", full over the last layer of a
+            network and its noise.
+        draws: how many draws are taken from the normal.
+        linearised: whether to predict with the network linearised at the mode; None is True for networks and False for
+            any other model, which can't be linearised.
+        hyperparameters: "given" by the model, or chosen by the "evidence", which never ends below the evidence of the
+            given ones: the standard deviations of the normal priors of the weights in `structure` are multiplied by one
+            factor, `posterior.guide["prior_scale_factor"]`, and inferred noise is corrected for the weights that were
+            fitted. For structure="full": with the others, the evidence is not the network's. None is "evidence" for the
+            full structure of a network with inferred noise and normal priors around 0, at temperature 1 and without
+            `patience`; else "given".
     """
 
     name: ClassVar[str] = "laplace"
@@ -112,15 +112,15 @@ class Laplace(Optimisation):
         return 2 if self.hyperparameters == "evidence" else 1
 
     def fixed(self) -> Laplace:
-        """With the hyperparameters as given, if they are left open."""
+        """This method, with the hyperparameters as given if they are left open."""
         return replace(self, hyperparameters="given") if self.hyperparameters is None else self
 
     def objective(self) -> Ascent:
-        """The way to the mode."""
+        """The ascent to the mode, on which the evidence may choose scales."""
         return Ascent(self.structure if self.hyperparameters == "evidence" else None, self.steps)
 
     def suited(self, target: Target, data: Data) -> Laplace:
-        """With the hyperparameters that suit the model, if they are left open."""
+        """This method, with hyperparameters that suit the model if they are left open."""
         super().suited(target, data)
         suits = self.structure == "full" and self.patience is None and data.temperature == 1
         way = self.hyperparameters or ("evidence" if suits and has_scales(target, data) else "given")
@@ -129,7 +129,7 @@ class Laplace(Optimisation):
         return chosen
 
     def _check(self, target: Target, data: Data) -> None:
-        """The matrix must fit into memory, and the information of the observations must be known."""
+        """Require that the matrix fits into memory, and that the observations' Fisher information is known."""
         network = isinstance(target.model, Network)
         if not network and (self.structure == "last_layer" or self.linearised):
             option = 'structure="last_layer"' if self.structure == "last_layer" else "linearised=True"
@@ -148,7 +148,7 @@ class Laplace(Optimisation):
             self._check_kinks(target, data, chosen)
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """An evidence that is not that of the network."""
+        """The note that the evidence is not the network's, where it chooses and the structure is not full."""
         if self.hyperparameters != "evidence" or self.structure == "full":
             return super().notes(target, data)
         why = (
@@ -190,14 +190,14 @@ class Laplace(Optimisation):
         return lax.map(one, jax.random.split(key, self.draws)), state._replace(parameters=mode)
 
     def _mode(self, target: Target, data: Data, parameters: Mode | Modes) -> Mode:
-        """Newton's steps from where the optimiser ended and, of two modes, the one with the higher evidence."""
+        """The end of Newton's steps from where the optimiser ended; of two modes, the one with the higher evidence."""
         surface = self._surface(target, data)
         if self.structure == "diagonal":
             return parameters.found if isinstance(parameters, Modes) else parameters
         return surface.best(parameters) if isinstance(parameters, Modes) else surface.climbed(parameters)
 
     def fitted(self, state: OptimisationState) -> dict[str, np.ndarray]:
-        """The mode, and the factor of the prior's standard deviations."""
+        """The mode and, if the evidence has chosen it, the factor of the prior's standard deviations."""
         mode = jax.device_get(state.parameters)
         found = {f"{name}.mean": np.asarray(value) for name, value in mode.position.items()}
         factor = {"prior_scale_factor": np.exp(-0.5 * mode.scales.log_factor)}
@@ -206,7 +206,7 @@ class Laplace(Optimisation):
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """A curvature that no normal has, or a mode that was not reached.
+        """The concern that the mode was not reached.
 
         Raises:
             FloatingPointError: if the precision is not positive definite.
@@ -232,7 +232,7 @@ class Laplace(Optimisation):
         return Surface(target, data, self.structure, self.hyperparameters == "evidence")
 
     def _check_kinks(self, target: Target, data: Data, chosen: Position) -> None:
-        """A double exponential prior does without a unit by taking its weights to 0, where nothing bends the others."""
+        """Refuse double exponential priors, which take a unit's weights to 0, where nothing bends its other weights."""
         assert isinstance(target.model, Network)
         if len({site.layer for site in target.model.sites(data.arrays[0])}) == 1:
             return

@@ -1,4 +1,4 @@
-"""The way to the mode that Laplace's approximation is around, and how the evidence chooses the scales on it."""
+"""The ascent to the mode of Laplace's approximation, and how the evidence chooses the scales on the way."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from inference.target.minibatches import Minibatch
 
 __all__ = ["Ascent"]
 
-# How often the evidence chooses, and between which shares of the steps. Early, because a network that has taken the
-# noise to where all its weights seem determined stays there.
+# How often the evidence chooses, and between which shares of the steps. It begins early, because a network that has
+# taken the noise to where all its weights seem determined stays there.
 _UPDATES, _FIRST, _LAST = 44, 0.02, 0.9
 
 
@@ -25,23 +25,23 @@ class Ascent(Objective):
     """Minus the log density of the unconstrained position.
 
     Attributes:
-        structure: of the precision by whose evidence the scales of prior and noise are chosen; None leaves them as
-            given.
-        steps: of the optimiser, over which those choices are spread.
+        structure: the structure of the precision by whose evidence the scales of prior and noise are chosen; None
+            leaves them as given.
+        steps: the optimiser's steps, over which those choices are spread.
     """
 
     structure: str | None
     steps: int
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Mode | Modes:
-        """The start, with the prior as given; twice, if the evidence may choose another."""
+        """A mode at `position` with the prior as given; two of them if the evidence may choose another prior."""
         mode = Mode(position, Scales.as_given(position))
         return mode if self.structure is None else Modes(mode, mode)
 
     def loss(
         self, target: Target, data: Data, batch: Minibatch, parameters: Mode | Modes, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """Minus the log density, or the sum of both; shown is that of the one found."""
+        """Minus the log density; for two modes the sum, of which the part of the found mode is shown."""
 
         def one(mode: Mode) -> jax.Array:
             terms = target.estimate(mode.position, data, batch.rows)
@@ -54,7 +54,7 @@ class Ascent(Objective):
         return one(parameters.given) + found, {"loss": found}
 
     def after(self, target: Target, data: Data, parameters: Mode | Modes, iteration: jax.Array) -> Mode | Modes:
-        """Now and then, the scales that the evidence asks for where the position is now."""
+        """The parameters, now and then with the scales that the evidence asks for at the current position."""
         if isinstance(parameters, Mode):
             return parameters
         every = max(round((_LAST - _FIRST) * self.steps / _UPDATES), 1)

@@ -14,8 +14,9 @@ As G_k, the part of G that output k gives, falls as 1 / s_k^2 with its noise, th
 s_k is g_k = tr(G_k P^-1): the evidence adds g_k log s_k to the log density, which keeps a network that meets its
 targets from taking the noise to 0. Of n rows, n - g_k count, in the curvature of log s_k too: 2 (n - g_k), not 2 n.
 
-A fixed point of these updates is a maximum of the evidence on a linear model. On a network G and w* depend on c and s,
-which the updates hold, so it is only near one; `inference.laplace.mode` goes on from there by the evidence itself.
+On a linear model a fixed point of these updates is a maximum of the evidence. On a network G and w* depend on c and s
+while the updates hold them, so a fixed point is only near a maximum; `inference.laplace.mode` continues from there by
+the evidence itself.
 
 References: MacKay 1992, 10.1162/neco.1992.4.3.448; Immer et al. 2021, https://arxiv.org/abs/2104.04975.
 """
@@ -40,11 +41,11 @@ __all__ = ["Scaled", "Scales", "has_scales", "scaled_by_evidence"]
 
 
 class Scaled(NamedTuple):
-    """What of a network the evidence chooses.
+    """The parts of a network whose scale the evidence chooses.
 
     Attributes:
         prior: the standard deviations of the weights' priors as given, by site.
-        noise: from the coordinate of inferred noise to its scale; None where there is none.
+        noise: the map from the coordinate of inferred noise to its scale; None where no noise is inferred.
     """
 
     prior: dict[str, float]
@@ -52,11 +53,11 @@ class Scaled(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What the evidence says.
+    """The scales that the evidence chooses.
 
     Attributes:
         log_factor: log c.
-        determined: g; of each output where each has its own inferred noise.
+        determined: g; one per output where each output has its own inferred noise.
     """
 
     log_factor: jax.Array
@@ -64,14 +65,14 @@ class Scales(NamedTuple):
 
     @classmethod
     def as_given(cls, position: Position) -> Scales:
-        """Before anything is known."""
+        """The scales before any update: c = 1, and no weights counted as determined."""
         noise = position.get("noise", jnp.zeros((), next(iter(position.values())).dtype))
         return cls(jnp.zeros((), noise.dtype), jnp.zeros_like(noise))
 
     def updated(
         self, target: Target, data: Data, position: Position, rest: Position, scaled: Scaled, precision: jax.Array
     ) -> Scales:
-        """MacKay's update, given P or its diagonal over the coordinates of a position, with the `rest` held."""
+        """MacKay's update, by `precision`, P or its diagonal over the coordinates of `position`, with `rest` held."""
         prior = scaled.prior
         weights, _ = ravel_pytree({name: jnp.full(value.shape, name in prior) for name, value in position.items()})
         with jax.enable_x64(True):
@@ -85,10 +86,10 @@ class Scales(NamedTuple):
         return Scales(jnp.log(jnp.sum(found)) - jnp.log(squares), found)
 
     def change(self, position: Position, scaled: Scaled | None, noise: bool) -> jax.Array:
-        """What the evidence adds to the log density of a position; the term of the noise on request.
+        """What the evidence adds to the log density at `position`, with the term of the noise if `noise`.
 
-        The log prior with the factor minus that without, n/2 log c - (c - 1) |w / s_prior|^2 / 2 over the n weights,
-        and the sum of g_k log s_k.
+        This is the log prior with the factor minus the log prior without, n/2 log c - (c - 1) |w / s_prior|^2 / 2 over
+        the n weights, and for the noise the sum of g_k log s_k.
         """
         if scaled is None:
             return jnp.zeros(())
@@ -102,7 +103,7 @@ class Scales(NamedTuple):
         return change
 
     def counted(self, position: Position, rows: int) -> jax.Array:
-        """The share of the rows that count for each coordinate of a position: 1 - g_k / n for the noise."""
+        """The share of the rows that count for each coordinate of `position`: 1 - g_k / n for the noise, else 1."""
         shares = {name: jnp.ones_like(value) for name, value in position.items()}
         if "noise" in position:
             shares["noise"] = 1 - self.determined / rows
@@ -110,7 +111,7 @@ class Scales(NamedTuple):
 
 
 def has_scales(target: Target, data: Data) -> bool:
-    """Whether a target is a network with inferred noise whose weights all have normal priors around 0."""
+    """Whether `target` is a network with inferred noise whose weights all have normal priors around 0."""
     if not isinstance(target.model, Network) or "noise" not in target.position(data):
         return False
     trace = latent_sites(target.trace(jax.random.key(0), data, "random"))
@@ -125,10 +126,10 @@ def _is_normal(prior: Any) -> bool:
 
 
 def scaled_by_evidence(target: Target, data: Data, position: Position) -> Scaled:
-    """What the evidence chooses of the sites in a position.
+    """The parts of the sites in `position` whose scale the evidence chooses.
 
     Raises:
-        ValueError: if the model is no network, or the prior of a weight in the position is not normal around 0.
+        ValueError: if the model is not a network, or the prior of a weight in `position` is not normal around 0.
     """
     if not isinstance(target.model, Network):
         raise ValueError('laplace: hyperparameters="evidence" needs a network of models, whose weights are known')
@@ -141,7 +142,7 @@ def scaled_by_evidence(target: Target, data: Data, position: Position) -> Scaled
         if not _is_normal(fn):
             raise ValueError(
                 'laplace: hyperparameters="evidence" scales normal priors around 0, and that of '
-                f"'{site.name}' is none; use prior=models.Normal(...) in the network"
+                f"'{site.name}' is not one; use prior=models.Normal(...) in the network"
             )
         one: Any = single(fn)
         prior[site.name] = float(one.scale)

@@ -5,7 +5,7 @@ information F(a). The Gauss-Newton matrix replaces the Hessian of minus the log-
 
     G = sum over observations of J' F J,    J = da / du
 
-which is its expectation under the model where the observations are as the model says, is never negative, and is the
+G is the expectation of that Hessian where the observations are as the model says. It is never negative, and it is the
 exact Hessian where a is linear in u and the family is natural. F is written as the square of residuals r(u), each a
 parameter times the root of its information, which is held fixed, so that G = sum of (dr/du)' (dr/du):
 
@@ -41,11 +41,11 @@ from models.distributions import single
 
 __all__ = ["determined", "gauss_newton", "prior_curvature", "residuals", "separable"]
 
-_BLOCK = 2**22  # numbers of a block's Jacobian
+_BLOCK = 2**22  # numbers in the Jacobian of a block of rows
 
 
 def residuals(target: Target, position: Position, data: Data) -> jax.Array:
-    """What squared and summed is the information of the observations: one number per parameter of each.
+    """The residuals r, one per parameter of each observation, whose Jacobian squared and summed is G.
 
     Raises:
         ValueError: if an observation's distribution is not one of those above.
@@ -62,13 +62,13 @@ def residuals(target: Target, position: Position, data: Data) -> jax.Array:
 
 
 def _observations(site: dict[str, Any]) -> tuple[int, ...]:
-    """The shape of the observations of a site, which without a plate may be more than its distribution's batch."""
+    """The shape of a site's observations, which without a plate may be larger than its distribution's batch."""
     shape = jnp.shape(site["value"])
     return jnp.broadcast_shapes(site["fn"].batch_shape, shape[: len(shape) - site["fn"].event_dim])
 
 
 def gauss_newton(target: Target, data: Data, position: Position, rest: Position, diagonal: bool) -> jax.Array:
-    """G over the coordinates of a position, in the order of `ravel_pytree`, with the `rest` held; or its diagonal."""
+    """G, or its `diagonal`, over the coordinates of `position` in the order of `ravel_pytree`, with `rest` held."""
 
     def of(jacobian: jax.Array) -> jax.Array:
         flat = jacobian.reshape(-1, jacobian.shape[-1])
@@ -78,7 +78,7 @@ def gauss_newton(target: Target, data: Data, position: Position, rest: Position,
 
 
 def determined(target: Target, data: Data, position: Position, rest: Position, covariance: jax.Array) -> jax.Array:
-    """tr(G_k C) of a network for each residual k of a row, where G_k is its part of G and C a matrix or a diagonal."""
+    """tr(G_k C) of a network for each residual k of a row; G_k is its part of G, and C `covariance` or a diagonal."""
 
     def of(jacobian: jax.Array) -> jax.Array:
         product = jacobian * covariance if covariance.ndim == 1 else jacobian @ covariance
@@ -90,7 +90,7 @@ def determined(target: Target, data: Data, position: Position, rest: Position, c
 def _over_rows(
     target: Target, data: Data, position: Position, rest: Position, of: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """The sum of a function of the residuals' Jacobian, (row, residual, coordinate) in float64, over blocks of rows."""
+    """The sum over blocks of rows of `of`, a function of the float64 Jacobian (row, residual, coordinate)."""
     flat, unravel = ravel_pytree(position)
 
     def of_rows(flat: jax.Array, rows: Data) -> jax.Array:
@@ -137,8 +137,8 @@ def prior_curvature(
 ) -> jax.Array:
     """The Hessian of minus a log prior, or its diagonal.
 
-    Of a `separable` prior only the diagonal is computed, and what is negative there counts as 0, as in a Student-t's
-    tails. Of another it is computed as it is, with one product per coordinate.
+    For a `separable` prior only the diagonal is computed, and negative entries, as in a Student-t's tails, count as 0.
+    For any other prior the Hessian is computed as it is, with one product per coordinate.
     """
 
     def product(vector: jax.Array) -> jax.Array:
@@ -159,8 +159,8 @@ def prior_curvature(
 def separable(target: Target, data: Data, position: Position) -> bool:
     """Whether the prior is a product over coordinates, by its structure: no number is looked at.
 
-    It is where the distribution of every site is one of single numbers that depend on no other site. What depends on
-    the position is what carries a derivative in it.
+    It is one if every site's distribution is over single numbers and depends on no other site. What depends on the
+    position is what carries a derivative in it.
     """
     found = []
 
@@ -177,7 +177,7 @@ def separable(target: Target, data: Data, position: Position) -> bool:
 
 
 def _trace(target: Target, position: Position, data: Data) -> dict[str, Any]:
-    """The model run once at a position."""
+    """The trace of the model, run once at `position`."""
     data = data.in_precision_of(position)
     model = handlers.seed(at_position(target.model, position), rng_seed=0)
     return handlers.trace(model).get_trace(*target.arguments.fill(data.arrays))
@@ -221,13 +221,13 @@ def _roots(name: str, fn: Any) -> list[jax.Array]:
 
 
 def _beside(root: jax.Array, by_row: Any, batch: tuple[int, ...]) -> jax.Array:
-    """What is said by the axes of a batch, such as a mask or a weight, with the further axes of a root."""
+    """`by_row`, such as a mask or a weight, in the shape `batch` and with the further axes of `root` after it."""
     by_row = jnp.broadcast_to(by_row, batch)
     return by_row.reshape(batch + (1,) * (root.ndim - len(batch)))
 
 
 def _spread(fn: Any, centre: jax.Array, root: Any, scale: Any) -> list[jax.Array]:
-    """Location and log scale; a scale that nothing is inferred about has no information to add."""
+    """The roots for location and log scale; a scale that is not inferred has no information to add."""
     roots = [jnp.broadcast_to(centre, fn.batch_shape)]
     if isinstance(scale, jax.core.Tracer):
         roots.append(jnp.broadcast_to(root * jnp.log(scale), fn.batch_shape))

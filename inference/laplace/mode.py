@@ -1,14 +1,14 @@
-r"""The mode that Laplace's approximation is around: its log density, gradient and precision, and Newton's steps to it.
+r"""The mode of Laplace's approximation: its log density, gradient and precision, and Newton's steps to it.
 
     u <- u + t P^-1 g,    g = d log density / du
 
 over the sites that the normal is over, with the best of a few t, as long as the density rises. P is the Gauss-Newton
-precision, positive definite, so that its steps lead uphill; on a linear model with known noise one is enough. What is
-left of the way is told by Newton's decrement d = sqrt(g' P^-1 g), in standard deviations of the normal.
+precision, positive definite, so that its steps lead uphill; on a linear model with known noise one step is enough.
+Newton's decrement d = sqrt(g' P^-1 g) tells what is left of the way, in standard deviations of the normal.
 
-Where the evidence chooses the prior's scale, MacKay's updates lead near a maximum of it, but they hold the curvature
-while the scale changes and can end below the evidence of the given prior. So the given one is kept beside them, and the
-factor c is searched in one dimension, by the evidence itself.
+Where the evidence chooses the prior's scale, MacKay's updates lead near a maximum of the evidence, but they hold the
+curvature while the scale changes and can end below the evidence of the given prior. So a mode under the given prior is
+kept as well, and the factor c is searched in one dimension, by the evidence itself.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from models import Network
 
 __all__ = ["Mode", "Modes", "Surface"]
 
-_CANDIDATES, _WIDEST = 8, 2 * math.log(2.0)  # of the search, and its first step in log c: twice the prior's scale
+_CANDIDATES, _WIDEST = 8, 2 * math.log(2.0)  # of the search; its first step in log c, twice the prior's scale
 _FEW = 6  # Newton steps of a candidate: enough to tell which is best, which is then climbed to the end
 _NEWTON, _GAIN = 50, 1e-4  # steps at most, and what the last of them adds to the log density, in nats
-_SHARES = (0.0, 2**-10, 2**-8, 2**-6, 2**-4, 0.25, 0.5, 1.0)  # t: none, if nothing is better
+_SHARES = (0.0, 2**-10, 2**-8, 2**-6, 2**-4, 0.25, 0.5, 1.0)  # t: 0 if no step is better
 
 
 class Mode(NamedTuple):
-    """A point that is optimised.
+    """A point that is optimised, and the scales of prior and noise there.
 
     Attributes:
         position: u.
@@ -54,8 +54,8 @@ class Modes(NamedTuple):
     """Two points that are optimised side by side, of which the one with the higher evidence is kept.
 
     Attributes:
-        given: with the prior and the noise's prior as given.
-        found: with the scales that the evidence asks for on the way.
+        given: the mode with the prior and the noise's prior as given.
+        found: the mode with the scales that the evidence asks for on the way.
     """
 
     given: Mode
@@ -67,9 +67,9 @@ class Surface:
     """The log density of a target around its mode.
 
     Attributes:
-        target: whose log density it is.
-        data: of the target.
-        structure: of the precision, see `inference.laplace.approximation`.
+        target: the target whose log density it is.
+        data: the target's data.
+        structure: the structure of the precision, see `inference.laplace.approximation`.
         by_evidence: whether the evidence chooses the scales.
     """
 
@@ -92,11 +92,11 @@ class Surface:
         )
 
     def scaled(self, position: Position) -> Scaled | None:
-        """What the evidence chooses; None if it does not."""
+        """The parts whose scale the evidence chooses; None if it chooses none."""
         return scaled_by_evidence(self.target, self.data, self.parts(position)[0]) if self.by_evidence else None
 
     def change(self, mode: Mode, noise: bool) -> jax.Array:
-        """What the evidence adds to the log density by the prior's scale and, on request, by the noise."""
+        """What the evidence adds to the log density by the prior's scale and, if `noise`, by the noise."""
         return mode.scales.change(mode.position, self.scaled(mode.position), noise)
 
     def gradient(self, mode: Mode) -> jax.Array:
@@ -135,13 +135,13 @@ class Surface:
             return likelihood / jnp.asarray(data.temperature, jnp.float64) + prior
 
     def with_evidence(self, mode: Mode) -> Mode:
-        """The mode with the scales that the curvature there asks for."""
+        """`mode` with the scales that its curvature asks for."""
         chosen, rest = self.parts(mode.position)
         scaled, precision = scaled_by_evidence(self.target, self.data, chosen), self.precision(mode)
         return mode._replace(scales=mode.scales.updated(self.target, self.data, chosen, rest, scaled, precision))
 
     def log_evidence(self, mode: Mode) -> tuple[jax.Array, Factor]:
-        """log density + D/2 log(2 pi) - log det P / 2 in float64, and P in factors; NaN where it is singular."""
+        """log density + D/2 log(2 pi) - log det P / 2 in float64, and P in factors; NaN where P is singular."""
         size = ravel_pytree(self.parts(mode.position)[0])[0].size
         factor = Factor.of(self.precision(mode))
         scaled = self.scaled(mode.position)
@@ -152,11 +152,11 @@ class Surface:
             return density + change + 0.5 * size * math.log(2 * math.pi) - factor.half_log_determinant, factor
 
     def best(self, modes: Modes) -> Mode:
-        """The mode with the highest evidence: of the given prior, of the one found on the way, and of others near it.
+        """The mode with the highest evidence: with the given prior, with the one found, or with others near it.
 
         After the two modes c is searched in one dimension: each candidate climbs a little from the best mode so far,
         with c larger or smaller by a step that halves after every second one, and the last one climbs to the end. The
-        given prior is the first candidate and climbs to the end too, so the evidence never ends below its own.
+        given prior is the first candidate and climbs to the end too, so the evidence never ends below that prior's.
         """
         starts = jax.tree.map(lambda *leaves: jnp.stack(leaves), *modes)
         search = [_WIDEST * 0.5 ** (i // 2) * (-1) ** i for i in range(_CANDIDATES)]
@@ -178,12 +178,12 @@ class Surface:
         return lax.fori_loop(0, len(steps), consider, (lowest, modes.found))[1]
 
     def _with_factor(self, mode: Mode, log_factor: jax.Array) -> Mode:
-        """The same point under another factor of the prior, with the weights that are determined there counted."""
+        """`mode` under the prior's factor `log_factor`, with the weights that are determined there counted."""
         mode = mode._replace(scales=mode.scales._replace(log_factor=log_factor.astype(mode.scales.log_factor.dtype)))
         return mode._replace(scales=mode.scales._replace(determined=self.with_evidence(mode).scales.determined))
 
     def climbed(self, mode: Mode, most: Any = _NEWTON) -> Mode:
-        """Where at most so many of Newton's steps lead."""
+        """Where at most `most` of Newton's steps lead from `mode`."""
 
         def rising(carry: tuple[jax.Array, jax.Array, Mode]) -> jax.Array:
             count, gain, _ = carry
@@ -210,7 +210,7 @@ class Surface:
         return lax.while_loop(rising, climb, (jnp.int32(0), begun, mode))[2]
 
     def _exact_log_density(self, mode: Mode) -> jax.Array:
-        """What the mode maximises, in float64."""
+        """The log density that a mode maximises, in float64."""
         log_density = self.target.exact_log_density(mode.position, self.data)
         scaled = self.scaled(mode.position)
         with jax.enable_x64(True):

@@ -2,9 +2,9 @@ r"""A precision matrix P in factors: how to draw from its normal, solve with it,
 
     P = S L L' S,    S = diag(P)^(1/2),    L the Cholesky factor of S^-1 P S^-1, whose diagonal is 1
 
-so that z ~ N(0, 1) gives S^-1 L'^-1 z ~ N(0, P^-1), and log det P = 2 sum log S_ii + 2 sum log L_ii. L_ii^2 is the
-share of coordinate i that those before it don't explain, in no units. Where it is of the size of rounding, nothing
-determines some direction, and the draws and the determinant would be rounding too: all of it is NaN then.
+so that z ~ N(0, 1) gives S^-1 L'^-1 z ~ N(0, P^-1), and log det P = 2 sum log S_ii + 2 sum log L_ii. L_ii^2, which has
+no units, is the share of coordinate i that the coordinates before it don't explain. Where it is of the size of
+rounding, nothing determines some direction, and the draws and the determinant would be rounding too: then they are NaN.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax.scipy.linalg import solve_triangular
 
 __all__ = ["Factor"]
 
-_LEAST = 1e-6  # of L_ii: rounding of a float32 Jacobian leaves about 5e-8 where there is nothing
+_LEAST = 1e-6  # the least L_ii: rounding of a float32 Jacobian leaves about 5e-8 where there is nothing
 
 
 class Factor(NamedTuple):
@@ -33,7 +33,7 @@ class Factor(NamedTuple):
 
     @classmethod
     def of(cls, precision: jax.Array) -> Factor:
-        """The factors of a matrix, or of a diagonal; NaN if it is not positive definite beyond rounding."""
+        """The factors of `precision`, a matrix or a diagonal; NaN if it is not positive definite beyond rounding."""
         with jax.enable_x64(True):
             diagonal = precision if precision.ndim == 1 else jnp.diagonal(precision)
             scale = jnp.sqrt(jnp.where(diagonal > 0, diagonal, jnp.nan))
@@ -58,7 +58,7 @@ class Factor(NamedTuple):
             return (wide / self.scale).astype(noise.dtype)
 
     def whitened(self, vector: jax.Array) -> jax.Array:
-        """L^-1 S^-1 v, in the precision of v: its square is v' P^-1 v, and `spread` makes P^-1 v of it."""
+        """L^-1 S^-1 v, in the precision of v: its squared norm is v' P^-1 v, and `spread` turns it into P^-1 v."""
         with jax.enable_x64(True):
             wide = vector.astype(jnp.float64) / self.scale
             if self.lower is not None:

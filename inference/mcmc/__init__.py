@@ -1,6 +1,6 @@
 """Exact and microcanonical samplers: HMC, NUTS, MCLMC, their integrators and what they adapt.
 
-Built on `target`; no other method imports it.
+This package is built on `target`; no other family of methods imports it.
 """
 
 __all__: list[str] = []

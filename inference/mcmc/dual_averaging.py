@@ -1,14 +1,14 @@
-r"""What a warm-up learns from: step sizes by dual averaging, and the variances of draws.
+r"""What a warm-up computes: step sizes by dual averaging, and the variances of its draws.
 
-Dual averaging (Nesterov 2009; Hoffman & Gelman 2014, section 3.2) moves the log step size x against the mean excess
-g of the target acceptance over the acceptance, and averages it. With t the number of iterations so far:
+Dual averaging (Nesterov 2009; Hoffman & Gelman 2014, section 3.2) moves the log step size x against g, the
+mean excess of the target acceptance over the acceptance, and averages x. With t the number of iterations so far:
 
     g <- (1 - 1 / (t + 10)) g + (target - acceptance) / (t + 10)
     x <- centre - sqrt(t) g / 0.3
     mean <- (1 - t^-3/4) mean + t^-3/4 x
 
-The 0.3 is Hoffman & Gelman's gamma, which they set to 0.05 for trees that hide a bad step; with trajectories of fixed
-length that swings the step by a factor of ten for ever.
+The 0.3 is Hoffman & Gelman's gamma. They set it to 0.05 for trees that hide a bad step; with trajectories of fixed
+length, 0.05 makes the step size swing by a factor of ten for ever.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Averaging(NamedTuple):
 
     Attributes:
         log_step: x, the log step size of the next iteration.
-        mean: the weighted mean of the log step sizes, which is what adaptation hands on.
+        mean: the weighted mean of the log step sizes; its exponential is the step size after the adaptation.
         excess: g, the mean excess of the target over the acceptance.
-        iterations: t.
+        iterations: t, the number of iterations so far.
         centre: the log step size that x is drawn towards.
     """
 
@@ -44,12 +44,12 @@ class Averaging(NamedTuple):
 
     @classmethod
     def begin(cls, first: jax.Array, centre: jax.Array) -> Averaging:
-        """Before the first iteration, whose log step size is `first`."""
+        """The state before the first iteration, whose log step size is `first`."""
         nothing = jnp.zeros((), first.dtype)
         return cls(first, nothing, nothing, jnp.int32(0), centre)
 
     def after(self, excess: jax.Array) -> Averaging:
-        """After an iteration whose acceptance was below its target by `excess`."""
+        """The state after an iteration whose acceptance was below its target by `excess`."""
         count = self.iterations + 1
         mean_excess = (1 - 1 / (count + _DELAY)) * self.excess + excess / (count + _DELAY)
         log_step = self.centre - (count**0.5) / _GAMMA * mean_excess
@@ -57,19 +57,19 @@ class Averaging(NamedTuple):
         return Averaging(log_step, (1 - weight) * self.mean + weight * log_step, mean_excess, count, self.centre)
 
     def again(self) -> Averaging:
-        """Begun anew, from the mean of the log step sizes so far."""
+        """A state that starts over, from the mean of the log step sizes so far."""
         return Averaging.begin(self.mean, self.mean)
 
 
 def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
-    """Welford's update of the mean and the sum of squared deviations by the `count`-th draw."""
+    """Welford's update of `moments`, the mean and the sum of squared deviations, by the `count`-th draw."""
     mean = jax.tree.map(lambda m, u: m + (u - m) / count, moments[0], position)
     squares = jax.tree.map(lambda s, m, n, u: s + (u - m) * (u - n), moments[1], moments[0], mean, position)
     return mean, squares
 
 
 def shrunk(settings: Any, moments: tuple[Position, Position], count: jax.Array) -> Position:
-    """Standard deviations in units of the lengths, with 5 draws' worth of 0.001 of the prior's variance."""
+    """Standard deviations in units of `settings.unit`, as if 5 more draws had 0.001 of the prior's variance."""
     return jax.tree.map(
         lambda scale, squares: jnp.sqrt(
             (squares / (count - 1) / settings.unit**2 * count + 5e-3 * scale**2) / (count + 5)

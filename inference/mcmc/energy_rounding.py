@@ -1,13 +1,13 @@
 r"""How much of an energy is rounding.
 
-A Metropolis step compares two energies, and noise in them is noise in what is accepted: a float32 number of 10^7 has
-steps of 1. The noise is measured where a chain is, by what a millionth of the way makes of the log density f, beside
-what its gradient g says:
+A Metropolis step compares two energies, and noise in them is noise in what is accepted: a float32 number near 10^7
+changes in steps of 1. The noise is measured at a chain's position u. Stretching u by a millionth changes the log
+density f, and that change is compared with the one that the gradient g predicts:
 
     | f(u') - f(u) - g . (u' - u) | / sqrt(2),    u' = (1 + 2^-20) u
 
 The next term of the series is of the order 10^-12, so what is left is the rounding of two values of f. A large constant
-in f makes its steps coarse without any noise from point to point, so the size of a step is added.
+in f makes these steps coarse without any noise from point to point, so the size of a step is added.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _STRETCH = 2.0**-20
 
 
 def stretched(position: Position) -> Position:
-    """A position that is a millionth longer."""
+    """`position` multiplied by 1 + 2^-20."""
     return jax.tree.map(lambda leaf: leaf * (1 + _STRETCH), position)
 
 
 def energy_noise(position: Position, gradient: Position, value: jax.Array, stretched_value: jax.Array) -> jax.Array:
-    """The rounding in a log density, by its gradient and value at a position and its value at the stretched one."""
+    """The rounding in a log density: how far `stretched_value` is from what `value` and `gradient` predict."""
     slopes = jax.tree.map(lambda new, old, g: jnp.sum((new - old) * g), stretched(position), position, gradient)
     expected = jnp.sum(jnp.stack(jax.tree.leaves(slopes)))
     with jax.enable_x64(value.dtype.itemsize == 8):  # energies may be float64 beside a float32 gradient
@@ -41,11 +41,11 @@ def energy_noise(position: Position, gradient: Position, value: jax.Array, stret
 
 
 def too_noisy(name: str, noise: np.ndarray, log_density: np.ndarray, remedy: str) -> tuple[str, ...]:
-    """What to say about the energies of a run, by their noise and their values: nothing, if it is bearable."""
+    """The concern that a run's energies are rounded too coarsely, by `noise` and `log_density`; empty if not."""
     values = log_density.astype(np.float64)
     narrow = values.astype(np.float32)
-    steps = np.spacing(np.abs(narrow if (values == narrow).all() else values).max())  # float32 may hide in float64
-    size = float(np.sqrt(np.mean(noise.astype(np.float64) ** 2) + steps**2 / 12))  # evenly spread over a step
+    steps = np.spacing(np.abs(narrow if (values == narrow).all() else values).max())  # float64 may hold float32
+    size = float(np.sqrt(np.mean(noise.astype(np.float64) ** 2) + steps**2 / 12))  # rounding is even over a step
     if size <= _BEARABLE:
         return ()
     return (

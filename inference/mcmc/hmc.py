@@ -1,29 +1,32 @@
 r"""HMC: full-batch Hamiltonian Monte Carlo with a fixed trajectory length (Neal 2011; Izmailov et al. 2021).
 
-Draws come from exp(log density) of `inference.target.density`. A position u gets a momentum p ~ N(0, I), and both move
-along the Hamiltonian H(u, p) = -log density(u) + |p|^2 / 2 by the leapfrog integrator, in coordinates scaled by s:
+Draws come from exp(log density) of `inference.target.density`. A position u gets a momentum p ~ N(0, I), and both
+follow the Hamiltonian H(u, p) = -log density(u) + |p|^2 / 2 by the leapfrog integrator, in coordinates scaled by s:
 
     p <- p + e/2 s g(u),    then L times    u <- u + e s p,   p <- p + e s g(u),    then    p <- p - e/2 s g(u)
 
-with g the gradient of the log density and e the step size; the last half step takes back what the last of the L kicks
-was too long. The end is accepted with probability min(1, exp(H - H')), in warm-up too, and else the draw is repeated.
+with g the gradient of the log density and e the step size; the last half step takes back the half by which the last of
+the L kicks was too long. The end is accepted with probability min(1, exp(H - H')), in warm-up too; otherwise the draw
+is repeated.
 
-The trajectory length is pi/2 in coordinates whitened by the prior's standard deviation (a quarter of the period of the
-prior, which brings its draws to independence), or what is given: L = ceil(length / step size), and the step that is
-used is length / L. The scales s are the prior's standard deviations in unconstrained space, divided by their median a.
-Where all are the same, s = 1, and lengths and steps are those of the plain coordinates: the length is pi a / 2. With
-`tempering="posterior"` the prior is sqrt(T) wider, and so are a and that length. A flat prior has s = 1.
+The trajectory length is pi/2 in coordinates whitened by the prior's standard deviation (a quarter of the period under
+the prior, which makes draws from it independent), or the number given as `trajectory_length`. A trajectory has
+L = ceil(length / step size) steps, and the step that is used is length / L. The scales s are the prior's standard
+deviations in unconstrained space, divided by their median a. Where all standard deviations are the same, s = 1, and
+lengths and steps are in the plain coordinates: the length is pi a / 2. With `tempering="posterior"` the prior is
+sqrt(T) times as wide, and a and that length are sqrt(T) times as large. A flat prior has s = 1.
 
-A fixed length turns a direction in which the posterior is nearly normal by a fixed angle, and near a multiple of pi a
-draw is the one before, or its mirror image: the noise of a regression is such a direction, whose angle the number of
-rows sets. So each trajectory's length is multiplied by a number from 1 - `jitter` to 1 + `jitter` (Neal 2011, 3.2).
+A trajectory of fixed length turns a direction in which the posterior is nearly normal by a fixed angle. If that angle
+is near a multiple of pi, each draw is the one before or its mirror image. The noise of a regression is such a
+direction, and the number of rows sets its angle. So each trajectory's length is multiplied by a number from
+1 - `jitter` to 1 + `jitter` (Neal 2011, 3.2).
 
-A pilot chain finds a first step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains. Each goes on
-to adapt its own in its warm-up, because it may be in a narrower place than the pilot was. Where the step size is given,
-a refusal in warm-up halves the next trajectory's step and length instead, and an acceptance takes one halving back.
-Chains are the same in any company. Both energies are computed in float64, also on a float32 trajectory, and the sums
-over its steps are compensated (Kahan), so that neither large data nor long trajectories drown the energy error in
-rounding.
+A pilot chain finds a first step size by dual averaging (Hoffman & Gelman 2014) and hands it to all chains. Each chain
+continues to adapt its own step size in its warm-up, because it may be in a narrower place than the pilot was. Where the
+step size is given, a refusal in warm-up halves the next trajectory's step and length instead, and an acceptance takes
+one halving back. A chain's draws do not depend on which other chains run. The energies at both ends are computed in
+float64, even on a float32 trajectory, and the sums over its steps are compensated (Kahan), so that neither large data
+nor long trajectories drown the energy error in rounding.
 
 References: https://arxiv.org/abs/1206.1901, https://arxiv.org/abs/2104.14421, https://arxiv.org/abs/1111.4246.
 """
@@ -53,23 +56,24 @@ from models.validation import fraction, one_of, positive_integer, positive_numbe
 __all__ = ["HMC", "HMCKernel", "HMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error: the integrator has left the trajectory, as in Stan
-_ADAPTING_STEPS = 2000  # of a trajectory while the step is sought: enough to see the energy error, and no runaway
-_NOISE_EVERY = 16  # iterations: a float64 evaluation now and then costs nothing
-_MOST_STEPS = 2**30  # what a counter holds
+_ADAPTING_STEPS = 2000  # per trajectory while the step is sought: enough to see the energy error without a runaway
+_NOISE_EVERY = 16  # iterations between measurements: a float64 evaluation now and then costs nothing
+_MOST_STEPS = 2**30  # per trajectory: what a counter holds
 _ROUNDING = 1e-6  # a length that is 10.0000003 float32 steps is 10 steps
 
 
 class HMCState(NamedTuple):
-    """What the next step needs.
+    """A chain's state: all that its next step needs.
 
     Attributes:
         position: where the chain is.
-        gradient: of the log density there.
-        log_density: there, in float64.
+        gradient: the gradient of the log density at `position`.
+        log_density: the log density at `position`, in float64.
         path: the trajectory under way, if it has steps left.
-        halvings: of a given step and its length in warm-up: one more after a refusal, one less after an acceptance.
-        adaptation: the step size and the scales, and how the pilot finds them.
-        noise: of the energies, as it was last measured.
+        halvings: how often a given step and its length are halved in warm-up: one more after a refusal, one less after
+            an acceptance.
+        adaptation: the step size, the scales, and the state of their adaptation.
+        noise: the rounding noise of the energies, as it was last measured.
         iteration: how many trajectories have ended.
         key: the chain's key; each iteration folds its number in.
     """
@@ -87,12 +91,12 @@ class HMCState(NamedTuple):
 
 @dataclass(frozen=True)
 class HMCKernel(TrajectoryKernel):
-    """A trajectory and the decision at its end.
+    """HMC's kernel: a leapfrog trajectory and the decision at its end.
 
     Attributes:
         jitter: see `HMC`.
-        target_acceptance: what the adaptation of the step size aims at.
-        mass: whether the pilot collects the moments of its draws, "diagonal", or not, "prior".
+        target_acceptance: the acceptance that the adaptation of the step size aims at.
+        mass: "diagonal" if the pilot collects the moments of its draws, "prior" if not.
     """
 
     jitter: float
@@ -100,7 +104,7 @@ class HMCKernel(TrajectoryKernel):
     mass: str
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> HMCState:
-        """At rest at a position."""
+        """The state of a chain at rest at `position`."""
         gradient = jax.grad(target.log_density)(position, data)
         rest = jax.tree.map(jnp.zeros_like, position)
         step_size = jnp.asarray(settings.step_size)
@@ -134,7 +138,7 @@ class HMCKernel(TrajectoryKernel):
     def arrive(
         self, target: Target, data: Data, state: HMCState, complete: jax.Array
     ) -> tuple[HMCState, dict[str, jax.Array]]:
-        """Take the last half kick back, then accept the end or stay; stay as well while there are steps left."""
+        """Take back half of the last kick, then accept the trajectory's end or stay; stay unless it is `complete`."""
         path, settings = state.path, state.adaptation.settings
         momentum = land(path, settings.scale)
         measure = complete & (state.iteration % _NOISE_EVERY == 0)
@@ -174,7 +178,7 @@ class HMCKernel(TrajectoryKernel):
     def _exact(
         self, target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
     ) -> tuple[jax.Array, ...]:
-        """The log density in float64 at the first `count` of some positions, by one loop that compiles it once."""
+        """The log density in float64 at the first `count` of the `positions`, by one loop that compiles it once."""
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
 
         def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
@@ -196,15 +200,15 @@ class HMC(TrajectorySampler):
     Defaults: 4 chains of 500 draws after 100 warm-up iterations, each from its own member of a short ensemble.
 
     Attributes:
-        trajectory_length: "prior", pi/2 in coordinates whitened by the prior, or a number: see above.
-        step_size: of the leapfrog integrator; None lets a pilot and the warm-up of each chain find it, a number fixes
-            it.
-        target_acceptance: what they aim at, above 0 and below 1.
+        trajectory_length: "prior", pi/2 in coordinates whitened by the prior, or a number; see `inference.mcmc.hmc`.
+        step_size: the step size of the leapfrog integrator; None lets a pilot and the warm-up of each chain find it, a
+            number fixes it.
+        target_acceptance: the acceptance that pilot and warm-up aim at, above 0 and below 1.
         tuning: iterations of the pilot.
-        jitter: each length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter; 0 lets directions in
-            which the posterior is nearly normal return to where they began.
-        mass: "prior" scales coordinates by the prior; "diagonal" by the pilot's draws, which need `tuning` of several
-            hundred. A network's units can trade places, so one chain's scales may not be another's.
+        jitter: each trajectory's length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter; 0 lets
+            directions in which the posterior is nearly normal return to where they began.
+        mass: "prior" scales coordinates by the prior; "diagonal" scales them by the pilot's draws, which needs `tuning`
+            of several hundred. A network's units can trade places, so one chain's scales may not fit another chain.
     """
 
     name: ClassVar[str] = "hmc"
@@ -237,11 +241,11 @@ class HMC(TrajectorySampler):
         one_of("hmc: mass", self.mass, ("prior", "diagonal"))
 
     def kernel(self) -> HMCKernel:
-        """Lengths, step sizes and numbers of iterations are arrays of the settings; the rest shapes the program."""
+        """The kernel, with only what shapes the program: lengths, step sizes and iterations are in the settings."""
         return HMCKernel(float(self.jitter), self.target_acceptance, self.mass)
 
     def settings(self, target: Target, data: Data) -> Settings:
-        """Scales, length and the first step size, from the prior."""
+        """The scales, the trajectory length and the first step size, from the prior."""
         scale, unit = relative_scales(target, data, self.precision)
         if unit is None and self.trajectory_length == "prior":
             raise ValueError(
@@ -254,19 +258,19 @@ class HMC(TrajectorySampler):
         return settings if self.pilot() else settings.of_chains(self.warmup, self.step_size)
 
     def pilot(self) -> HMC | None:
-        """One chain that finds the step size, unless it is given and no mass is asked for."""
+        """One chain that finds the step size unless it is given, and a "diagonal" mass; None if neither is sought."""
         if self.step_size is not None and self.mass == "prior":
             return None
         return replace(self, chains=1, warmup=self.tuning - 1, draws=1, thin=1, until=None, keep="all")
 
     def tuned(self, settings: Settings, state: HMCState) -> Settings:
-        """What the pilot found."""
+        """The chains' settings, with the step size and the scales that the pilot found."""
         return settings.found(state.adaptation, self.step_size).of_chains(self.warmup, self.step_size)
 
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """Energies with too much rounding in them, and chains that hardly move."""
+        """The concerns that energies have too much rounding in them, and that chains hardly move."""
         remedy = "standardise the data, or leave large constants and casts to float32 out of the model"
         found = too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)
         return found + self._stuck(statistics, chains)

@@ -1,11 +1,12 @@
 r"""What HMC's pilot and the warm-up of its chains adapt: the step size and, in the pilot, on request a diagonal mass.
 
-The step size follows dual averaging, see `inference.mcmc.dual_averaging`. It begins anew halfway, because the first
-half sees the way from the start to where the posterior's mass is. The warm-up of a chain does the same, from the step
-size that the pilot found.
+The step size follows dual averaging, see `inference.mcmc.dual_averaging`. The averaging restarts halfway, because the
+first half sees the way from the start to where the posterior's mass is. The warm-up of a chain does the same, beginning
+with the step size that the pilot found.
 
-With a diagonal mass the draws of the second and third quarter of the pilot give each coordinate's variance v, shrunk
-towards 0.001 of the prior's as in Stan; the scales become sqrt(v), and the last quarter adapts the step to them.
+With a diagonal mass, the draws of the pilot's second and third quarters give each coordinate's variance v, shrunk
+towards 0.001 of the prior's variance as in Stan; the scales become sqrt(v), and the last quarter adapts the step size
+to them.
 """
 
 from __future__ import annotations
@@ -23,24 +24,25 @@ from inference.target.trees import choose
 
 __all__ = ["Adaptation", "Settings"]
 
-_FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next ones learn from it
-_MOST_STEPS = 1_000_000  # of a trajectory: a step size below that is lost
+_FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next trajectories learn from it
+_MOST_STEPS = 1_000_000  # of a trajectory: a step size that needs more is lost
 
 
 class Settings(NamedTuple):
-    """What all chains share.
+    """What the pilot, or every chain, begins with.
 
     Attributes:
-        scale: of each coordinate, relative to the unit in which lengths are.
-        unit: of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard deviations.
-        length: of a trajectory.
-        step_size: the largest; a trajectory's is what divides its length.
-        pilot: whether this is the pilot, all of which adapts.
-        seeking: whether the warm-up of a chain adapts the step size; if not, a refused proposal halves the next
-            trajectory there.
+        scale: the scale of each coordinate, relative to `unit`.
+        unit: the unit of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard
+            deviations.
+        length: the length of a trajectory.
+        step_size: the largest step size; a trajectory takes one at most as large, which divides its length.
+        pilot: whether this is the pilot, all of whose iterations adapt.
+        seeking: whether the warm-up of a chain adapts the step size; if not, a refused proposal in warm-up halves the
+            next trajectory.
         warmup: iterations of the warm-up; 0 for the pilot.
         first: the first iteration whose draw counts for the mass.
-        restart: the iteration before which the averaging begins anew, with the new mass if there is one.
+        restart: the iteration before which the averaging restarts, with the new mass if there is one.
     """
 
     scale: Position
@@ -55,7 +57,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, unit: float, length: float, step_size: float | None, tuning: int, mass: str) -> Settings:
-        """Initial settings: of the pilot if there is one, else of the chains."""
+        """The first settings, the pilot's if there is one; `of_chains` makes the chains' settings from them."""
         quarter = tuning // 4
         number = next(iter(scale.values())).dtype.type
         return cls(
@@ -71,7 +73,7 @@ class Settings(NamedTuple):
         )
 
     def of_chains(self, warmup: int, step_size: float | None) -> Settings:
-        """Those of chains that warm up for so long; a step size that the user has given is not adapted."""
+        """The settings of chains with `warmup` iterations of warm-up, which adapt the step size if none is given."""
         return self._replace(
             pilot=np.bool_(False),
             seeking=np.bool_(step_size is None),
@@ -80,11 +82,11 @@ class Settings(NamedTuple):
         )
 
     def adapts(self, iteration: jax.Array) -> jax.Array:
-        """Whether an iteration adapts the step size."""
+        """Whether `iteration` adapts the step size."""
         return self.pilot | (self.seeking & (iteration < self.warmup))
 
     def found(self, adaptation: Adaptation, step_size: float | None) -> Settings:
-        """What the pilot's last adaptation hands on; a step size that the user has given stays."""
+        """These settings with the scales and the step size that the pilot found; a `step_size` that is given stays."""
         number = type(self.length)
         if step_size is None:
             step_size = float(np.clip(math.exp(adaptation.averaging.mean), self.length / _MOST_STEPS, self.length))
@@ -92,12 +94,12 @@ class Settings(NamedTuple):
 
 
 class Adaptation(NamedTuple):
-    """What of a chain's state adapts in the pilot and in the warm-up, and stands still after it.
+    """The part of a chain's state that adapts in the pilot and in the warm-up, and is fixed after it.
 
     Attributes:
-        settings: as they are now.
+        settings: the settings as adapted so far.
         averaging: the state of dual averaging, over log step sizes.
-        moments: mean and sum of squared deviations of the draws that count for the mass; None without one.
+        moments: mean and sum of squared deviations of the draws that count for a diagonal mass; None without one.
     """
 
     settings: Settings
@@ -106,7 +108,7 @@ class Adaptation(NamedTuple):
 
     @classmethod
     def begin(cls, settings: Settings, position: Position, mass: str) -> Adaptation:
-        """Before the first iteration."""
+        """The adaptation before the first iteration."""
         settings = jax.tree.map(jnp.asarray, settings)
         nothing = jax.tree.map(jnp.zeros_like, position)
         first = jnp.log(settings.step_size)
@@ -114,7 +116,7 @@ class Adaptation(NamedTuple):
         return cls(settings, Averaging.begin(first, centre), (nothing, nothing) if mass == "diagonal" else None)
 
     def after(self, iteration: jax.Array, acceptance: jax.Array, position: Position, target: float) -> Adaptation:
-        """After an iteration that adapts, which accepted its proposal with this probability and ended here."""
+        """The adaptation after an iteration that accepted with probability `acceptance` and ended at `position`."""
         averaging = self.averaging.after(target - acceptance)
         settings, moments = self.settings, self.moments
         again = iteration + 1 == settings.restart

@@ -26,16 +26,16 @@ class Path(NamedTuple):
     """A trajectory under way; between its first half kick and its last, the momentum is half a step ahead.
 
     Attributes:
-        position: where it is.
-        momentum: in scaled coordinates.
-        gradient: of the log density at the position.
+        position: where the trajectory is.
+        momentum: its momentum in scaled coordinates.
+        gradient: the gradient of the log density at `position`.
         position_rounding: what the position's sums have lost so far.
         momentum_rounding: what the momentum's sums have lost so far.
-        kinetic: the kinetic energy it started with.
-        uniform: evenly from 0 to 1: its end is accepted with a probability above this number.
-        step_size: of the leapfrog integrator.
-        steps: how many steps it has.
-        left: how many of them are still to be made.
+        kinetic: the kinetic energy that the trajectory started with.
+        uniform: a number drawn evenly from 0 to 1; the trajectory's end is accepted if its probability is above it.
+        step_size: the integrator's step size.
+        steps: how many steps the trajectory has.
+        left: how many of its steps are still to be made.
     """
 
     position: Position

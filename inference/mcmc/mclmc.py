@@ -7,23 +7,23 @@ the sphere, and both follow the dynamics of `inference.mcmc.isokinetic` with ste
 
 would not change if the steps were exact.
 
-**Unadjusted.** An iteration is one step, before which the direction is partly drawn anew,
+**Unadjusted.** An iteration is one step, before which the direction is partly refreshed,
 
     u <- (u + nu z) / |u + nu z|,    z ~ N(0, I),    nu^2 = (exp(2 e / L) - 1) / d
 
 so that it is forgotten over the length L (`trajectory_length`). There is no Metropolis step: the draws follow a density
-that differs from the posterior by the steps' errors, and neither more draws nor R-hat show by how much. It is exact
-only in the limit of small steps; the step size is such that the error of a step has the variance `energy_variance` per
-coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back with a new
-direction, so that a first step that is too long does not throw a chain out of its mode. Afterwards nothing is taken
+that differs from the posterior by the steps' errors, and neither more draws nor R-hat show by how much. The sampler is
+exact only in the limit of small steps; its step size is such that a step's error has the variance `energy_variance` per
+coordinate. In warm-up a step whose squared error is 1,000 times that, or not finite, is taken back and a new direction
+is drawn, so that a first step that is too long does not throw a chain out of its mode. Afterwards nothing is taken
 back, and a chain whose log density is no longer finite stops.
 
 **Adjusted.** An iteration is a trajectory from a new direction, of n steps, n drawn evenly from 1 to about 2 L / e. Its
-end is accepted with probability min(1, exp(-(E' - E))), in warm-up too, and else the draw is repeated: this one is
-exact. The log densities at both ends and K are in float64, also on a float32 trajectory.
+end is accepted with probability min(1, exp(-(E' - E))), in warm-up too; otherwise the draw is repeated. This sampler is
+exact. The log densities at both ends and K are in float64, even on a float32 trajectory.
 
-A network's chains start each at its own member of an ensemble, and each adapts on its own, as in MILE. BlackJAX's code
-is not used: its integrator loses digits of K in float32, and its tuners are loops on the host that can't be saved.
+Each chain of a network starts at its own member of an ensemble and adapts on its own, as in MILE. BlackJAX's code is
+not used: its integrator loses digits of K in float32, and its tuners are loops on the host that can't be saved.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707, https://arxiv.org/abs/2502.06335.
 """
@@ -52,21 +52,21 @@ __all__ = ["MCLMC", "MCLMCKernel", "MCLMCState"]
 
 _DIVERGENT = 1000.0  # nats of energy error, as for HMC
 _TAKEN_BACK = 1000.0  # times the wanted squared error: the step was more than 3 times too long
-_ROUGH = 30.0  # times the wanted energy variance, of e^6: the step is 1.8 times as long; a network's tails make 10
-_LEAST_WARMUP = 40  # iterations in which anything can be found
-_WARMUP_STEPS = 1000  # of a trajectory in warm-up: no runaway while the step is sought
-_GRADIENTS = 2  # of a step
+_ROUGH = 30.0  # times the wanted variance, which goes as e^6: a step 1.8 times as long; a network's tails make 10
+_LEAST_WARMUP = 40  # iterations: fewer can't find anything
+_WARMUP_STEPS = 1000  # per trajectory in warm-up, at most: no runaway while the step size is sought
+_GRADIENTS = 2  # per step
 
 
 class MCLMCState(NamedTuple):
-    """What the next step needs.
+    """A chain's state: all that its next step needs.
 
     Attributes:
         position: where the chain is, and where a refused trajectory goes back to.
-        gradient: of the log density there.
-        log_density: there, in float64; exact where an energy is judged by it.
+        gradient: the gradient of the log density at `position`.
+        log_density: the log density at `position`, as float64; computed in float64 where an energy is judged by it.
         path: the trajectory under way, if it has steps left.
-        tuning: step size, length and scales, and how the warm-up finds them.
+        tuning: the step size, the length, the scales, and the state of their adaptation.
         iteration: how many trajectories have ended.
         key: the chain's key; each iteration folds its number in.
     """
@@ -82,12 +82,12 @@ class MCLMCState(NamedTuple):
 
 @dataclass(frozen=True)
 class MCLMCKernel(TrajectoryKernel):
-    """A step, or a trajectory, and what becomes of its end.
+    """MCLMC's kernel: a step, or a trajectory, and what becomes of its end.
 
     Attributes:
         adjusted: see `MCLMC`.
-        energy_variance: what the unadjusted sampler's step size aims at.
-        target_acceptance: what the adjusted sampler's step size aims at.
+        energy_variance: the variance that the unadjusted sampler's step size aims at.
+        target_acceptance: the acceptance that the adjusted sampler's step size aims at.
         mass: see `MCLMC`.
     """
 
@@ -97,7 +97,7 @@ class MCLMCKernel(TrajectoryKernel):
     mass: str
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
-        """At rest at a position, without a direction."""
+        """The state of a chain at rest at `position`, without a direction."""
         value, gradient = jax.value_and_grad(target.log_density)(position, data)
         rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
         log_density = target.exact_log_density(position, data)
@@ -132,7 +132,7 @@ class MCLMCKernel(TrajectoryKernel):
     def arrive(
         self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
     ) -> tuple[MCLMCState, dict[str, jax.Array]]:
-        """Go to the end of a trajectory or stay; stay as well while there are steps left."""
+        """Go to the end of the trajectory or stay; stay unless the trajectory is `complete`."""
         path, tuning, iteration = state.path, state.tuning, state.iteration
         adapting = tuning.adapting(iteration)
         with jax.enable_x64(True):
@@ -156,7 +156,7 @@ class MCLMCKernel(TrajectoryKernel):
             statistics["energy_variance"] = variance
         with jax.enable_x64(True):
             statistics["lp"] = jnp.where(accepted, log_density, state.log_density)
-            # What an unadjusted chain's first draw after the warm-up is compared with has its precision.
+            # From its first draw on, an unadjusted chain compares log densities in the precision of the trajectory.
             exact = self.adjusted | tuning.adapting(iteration + 1) | ~accepted
             log_density = jnp.where(exact, statistics["lp"], plain)
         here, there = (state.position, state.gradient), (path.position, path.gradient)
@@ -184,15 +184,15 @@ class MCLMC(TrajectorySampler):
 
     Attributes:
         adjusted: whether a Metropolis step makes the draws exact.
-        warmup: iterations per chain that are thrown away, and adapt what is not given; None is the default above.
+        warmup: iterations per chain that adapt what is not given and are thrown away; None is the default above.
         thin: iterations per kept draw; None is the default above.
-        step_size: of the integrator; None adapts it, a number fixes it.
-        trajectory_length: over which the unadjusted sampler forgets its direction; the mean length of a trajectory of
-            the adjusted one. None adapts it, a number fixes it. Lengths and steps are in coordinates scaled by the
-            prior, see `inference.mcmc.hmc`.
-        energy_variance: of a step's error, per coordinate: what the unadjusted sampler's step size aims at; None is
-            5e-4. Smaller is less biased and slower.
-        target_acceptance: what the adjusted sampler's step size aims at, above 0 and below 1; None is 0.9.
+        step_size: the integrator's step size; None adapts it, a number fixes it.
+        trajectory_length: the length over which the unadjusted sampler forgets its direction, or the mean length of the
+            adjusted sampler's trajectories. None adapts it, a number fixes it. Lengths and steps are in coordinates
+            scaled by the prior, see `inference.mcmc.hmc`.
+        energy_variance: the variance of a step's error, per coordinate, that the unadjusted sampler's step size aims
+            at; None is 5e-4. Smaller is less biased and slower.
+        target_acceptance: the acceptance that the adjusted sampler aims at, above 0 and below 1; None is 0.9.
         mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up.
     """
 
@@ -245,12 +245,12 @@ class MCLMC(TrajectorySampler):
         return 0.9 if self.target_acceptance is None else self.target_acceptance
 
     def kernel(self) -> MCLMCKernel:
-        """Lengths, step sizes and numbers of iterations are arrays of the settings; the rest shapes the program."""
+        """The kernel, with only what shapes the program: lengths, step sizes and iterations are in the settings."""
         return MCLMCKernel(bool(self.adjusted), self._variance, self._acceptance, self.mass)
 
     @property
     def caveat(self) -> str:
-        """Without a Metropolis step, the draws are biased."""
+        """The bias of draws without a Metropolis step; nothing if `adjusted`."""
         if self.adjusted:
             return ""
         return (
@@ -259,25 +259,25 @@ class MCLMC(TrajectorySampler):
         )
 
     def suited(self, target: Target, data: Data) -> MCLMC:
-        """A direction needs two coordinates at least."""
+        """This method; a model with fewer than the two coordinates that a direction needs is refused."""
         if sum(leaf.size for leaf in target.position(data).values()) < 2:
             raise ValueError('mclmc: the model must have at least 2 unknowns: 1 has no direction to turn; use "nuts"')
         return self
 
     def settings(self, target: Target, data: Data) -> Geometry:
-        """Scales, the first length and the first step size, from the prior."""
+        """The scales, the first length and the first step size, from the prior."""
         scale, unit = relative_scales(target, data, self.precision)
         return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self._warmup)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """Mean acceptance and divergences of the adjusted sampler, step size and energy variance of the other."""
+        """Mean acceptance and divergences if `adjusted`; otherwise mean step size and energy variance."""
         if self.adjusted:
             return super().status(info, sums)
         step_size, variance = (sums[name] / sums["count"] for name in ("step_size", "energy_variance"))
         return f"step size {step_size:.2g}, energy variance {variance:.1e} per coordinate"
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
-        """A step without a Metropolis step can lead out of where the density is."""
+        """Stop a chain whose log density is no longer finite: without a Metropolis step, a step can lead there."""
         if not np.isfinite(info["lp"]).all():
             raise FloatingPointError(
                 f"mclmc: the log density was no longer finite before iteration {done}; use a smaller step_size, or "
@@ -287,7 +287,7 @@ class MCLMC(TrajectorySampler):
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """Chains that hardly move, and steps with larger errors than were aimed at."""
+        """The concern that chains hardly move if `adjusted`; otherwise that steps have larger errors than aimed at."""
         if self.adjusted:
             return self._stuck(statistics, chains)
         variance = statistics["energy_variance"].mean(axis=1)

@@ -1,23 +1,24 @@
 r"""What a microcanonical chain adapts in its warm-up: step size e, length L and, on request, the scales of coordinates.
 
 **Step size, unadjusted.** The error E of a step has a variance of the order e^6, so x / e^6 with x = E^2 / (d v) does
-not depend on e, for d coordinates and the wanted variance per coordinate v (`energy_variance`). The step size wanted is
+not depend on e, for d coordinates and the wanted variance per coordinate v (`energy_variance`). The wanted step size is
 e = mean(x / e^6)^(-1/6). As in BlackJAX the mean forgets all but the last 150 steps or so, and weighs each by
-exp(-(log x / 9)^2 / 2), because the order holds near the step size that is sought; a step whose error is not finite
-lowers the largest step to 0.8 of it. The errors of a network have heavy tails, which 150 steps may miss and the weights
-belittle: so, unlike BlackJAX's, the mean of the last quarter of the warm-up forgets nothing and weighs all alike.
+exp(-(log x / 9)^2 / 2), because the order e^6 holds near the wanted step size; a step whose error is not finite limits
+later steps to 0.8 of its size. The errors of a network have heavy tails, which 150 steps may miss and the weights play
+down. So, unlike in BlackJAX, the mean of the warm-up's last quarter forgets nothing and weighs all its steps alike.
 
 **Step size, adjusted.** Dual averaging towards `target_acceptance`, as for HMC; see `inference.mcmc.dual_averaging`.
 
-**Length and scales.** The draws of the second and third quarter of the warm-up give each coordinate's variance. With
-`mass="diagonal"` the scales s become their square roots. The length becomes the root of the sum of all variances in
-scaled coordinates, the size of the posterior (Robnik et al. 2023), and for the adjusted sampler 1.3 times that (Robnik
-et al. 2025). The last quarter adapts the step size to both. In the first quarter the length is that of the prior; in
-the next two it is what the second eighth of the warm-up says, because a length that is far too long hardly mixes.
+**Length and scales.** The draws of the second and third quarters of the warm-up give each coordinate's variance. With
+`mass="diagonal"` the scales s become the square roots of these variances. The length becomes the root of the sum of all
+variances in scaled coordinates, the size of the posterior (Robnik et al. 2023), and for the adjusted sampler 1.3 times
+that (Robnik et al. 2025). The last quarter adapts the step size to both. In the first quarter the length is the
+prior's; in the next two it comes from the draws of the warm-up's second eighth, because a length that is far too long
+hardly mixes.
 
-The tuners of both papers go on to a length by autocorrelations, ours don't: for a network of 501 weights the unadjusted
-sampler was as fast with twice the length, and a fifth slower with half. The adjusted one was up to twice as fast with
-half of it or less there, but a third as fast on a posterior of 4 unknowns.
+The tuners of both papers then refine the length by autocorrelations; ours do not. For a network of 501 weights the
+unadjusted sampler was as fast with twice the length, and a fifth slower with half of it. The adjusted sampler was up to
+twice as fast there with half the length or less, but a third as fast on a posterior of 4 unknowns.
 
 References: https://arxiv.org/abs/2212.08549, https://arxiv.org/abs/2503.01707.
 """
@@ -37,27 +38,28 @@ from inference.target.trees import choose
 
 __all__ = ["Geometry", "Tuning"]
 
-_FIRST = 0.25  # of the first length is the first step: BlackJAX's, and soon corrected
+_FIRST = 0.25  # the first step size as a share of the first length: BlackJAX's, and soon corrected
 _MEMORY = 150  # steps whose errors count
 _TRUST = 9.0  # in logarithms of a squared error: how far from the aim the sixth power is believed
-_LEAST_ERROR = 1e-8  # of x: an error of exactly 0 would ask for an infinite step
+_LEAST_ERROR = 1e-8  # the least x: an error of exactly 0 would ask for an infinite step
 _LOWER = 0.8
-_WORST_ERROR = 1e30  # of x: what float32 can still average
-_MOST_STEPS = 1e5  # of a length: a step size below that is lost
-_MOST_AT_FIRST = 1e9  # the first length is the prior's, which may be much wider than the posterior
+_WORST_ERROR = 1e30  # the largest x: what float32 can still average
+_MOST_STEPS = 1e5  # per length: a step size that needs more is lost
+_MOST_AT_FIRST = 1e9  # the same at first, when the length is the prior's, which may be much wider than the posterior
 _ADJUSTED_LENGTH = 1.3
 
 
 class Geometry(NamedTuple):
-    """What a chain moves by.
+    """The scales, the length and the step size of a chain, and which of them its warm-up adapts.
 
     Attributes:
-        scale: of each coordinate, relative to the unit in which lengths are.
-        unit: of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard deviations.
-        length: over which the direction is forgotten, or the mean length of a trajectory.
-        step_size: of the integrator.
-        find_step_size: whether the warm-up adapts it.
-        find_length: whether the warm-up adapts it.
+        scale: the scale of each coordinate, relative to `unit`.
+        unit: the unit of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard
+            deviations.
+        length: the length over which the direction is forgotten, or the mean length of a trajectory.
+        step_size: the integrator's step size.
+        find_step_size: whether the warm-up adapts `step_size`.
+        find_length: whether the warm-up adapts `length`.
         warmup: how many iterations adapt.
     """
 
@@ -71,7 +73,7 @@ class Geometry(NamedTuple):
 
     @classmethod
     def of(cls, scale: Any, unit: float, length: float | None, step_size: float | None, warmup: int) -> Geometry:
-        """That of a chain's beginning; a length and a step size of None are to be found."""
+        """The geometry that a chain begins with; a `length` or `step_size` of None is found in its warm-up."""
         number = next(iter(scale.values())).dtype.type
         first = unit * math.sqrt(sum(each.size for each in scale.values())) if length is None else length
         return cls(
@@ -86,12 +88,12 @@ class Geometry(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What of a chain's state adapts in its warm-up, and stands still after it.
+    """The part of a chain's state that adapts in its warm-up, and is fixed after it.
 
     Attributes:
-        geometry: as it is now.
+        geometry: the geometry as adapted so far.
         averaging: for an adjusted chain, the state of dual averaging over log step sizes.
-        errors: for an unadjusted one, the weighted sum of x / e^6, the sum of the weights, and the largest step.
+        errors: for an unadjusted chain, the weighted sum of x / e^6, the sum of the weights, and the largest step.
         moments: mean and sum of squared deviations of the draws that count for length and scales.
     """
 
@@ -102,27 +104,27 @@ class Tuning(NamedTuple):
 
     @classmethod
     def begin(cls, geometry: Geometry, position: Position) -> Tuning:
-        """Before the first iteration."""
+        """The tuning before the first iteration."""
         geometry = jax.tree.map(jnp.asarray, geometry)
         nothing, first = jax.tree.map(jnp.zeros_like, position), jnp.log(geometry.step_size)
         zero = jnp.zeros_like(first)
         return cls(geometry, Averaging.begin(first, first), (zero, zero, zero + jnp.inf), (nothing, nothing))
 
     def adapting(self, iteration: jax.Array) -> jax.Array:
-        """Whether an iteration is of the warm-up."""
+        """Whether `iteration` is in the warm-up."""
         return iteration < self.geometry.warmup
 
     def after_step(
         self, iteration: jax.Array, ratio: jax.Array, finite: jax.Array, position: Position, mass: str
     ) -> Tuning:
-        """After one unadjusted step in warm-up; `ratio` is its squared energy error over the one that is wanted."""
+        """The tuning after an unadjusted step in warm-up; `ratio` is its squared energy error over the wanted one."""
         total, weights, largest = self.errors
         step_size = self.geometry.step_size
         ratio = jnp.clip(ratio, _LEAST_ERROR, _WORST_ERROR)
         seeking = self._seeking(iteration)
         weight = jnp.where(finite, jnp.where(seeking, jnp.exp(-0.5 * (jnp.log(ratio) / _TRUST) ** 2), 1.0), 0.0)
         decay = jnp.where(seeking, (_MEMORY - 1) / (_MEMORY + 1), 1.0)
-        # In units of the step, because its sixth power may be no float32 number: total is sum(w x (now / e)^6).
+        # In units of the step, whose sixth power may not be a float32 number: total is sum(w x (now / e)^6).
         total, weights = decay * total + jnp.where(finite, weight * ratio, 0.0), decay * weights + weight
         largest = jnp.where(finite, largest, jnp.minimum(largest, _LOWER * step_size))
         wanted = step_size * jnp.where(weights > 0, (total / weights) ** (-1 / 6), 1.0)
@@ -135,7 +137,7 @@ class Tuning(NamedTuple):
     def after_trajectory(
         self, iteration: jax.Array, acceptance: jax.Array, position: Position, mass: str, target: float
     ) -> Tuning:
-        """After a trajectory of an adjusted chain in warm-up, which was accepted with this probability."""
+        """The tuning after an adjusted trajectory in warm-up, which was accepted with probability `acceptance`."""
         averaging = self.averaging.after(target - acceptance)
         last = iteration + 1 == self.geometry.warmup
         tuning = self._stepping(iteration, jnp.exp(jnp.where(last, averaging.mean, averaging.log_step)))
@@ -143,11 +145,11 @@ class Tuning(NamedTuple):
         return tuning._replace(averaging=choose(again, averaging.again(), averaging))
 
     def _seeking(self, iteration: jax.Array) -> jax.Array:
-        """Whether an iteration is before the last quarter of the warm-up, which has the last length and scales."""
+        """Whether `iteration` is before the warm-up's last quarter, which has the final length and scales."""
         return iteration < 3 * (self.geometry.warmup // 4)
 
     def _stepping(self, iteration: jax.Array, step_size: jax.Array) -> Tuning:
-        """With another step size, within bounds, if it is to be found."""
+        """This tuning with `step_size`, kept within bounds, if the step size is to be found."""
         geometry = self.geometry
         most = jnp.where(self._seeking(iteration), _MOST_AT_FIRST, _MOST_STEPS)
         step_size = jnp.clip(step_size, geometry.length / most, geometry.length)
@@ -155,7 +157,7 @@ class Tuning(NamedTuple):
         return self._replace(geometry=geometry._replace(step_size=step_size))
 
     def _shaped(self, iteration: jax.Array, position: Position, mass: str, factor: float) -> tuple[Tuning, jax.Array]:
-        """With the draw counted and, at the end of a window, with a new length and new scales; whether so."""
+        """Count `position` and, at a window's end, set length and scales; also say whether the last window ended."""
         geometry = self.geometry
         quarter = geometry.warmup // 4
         first, last = iteration + 1 == quarter, iteration + 1 == 3 * quarter

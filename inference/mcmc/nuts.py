@@ -44,13 +44,13 @@ class NUTSKernel(Kernel):
     max_tree_depth: int
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: None) -> HMCState:
-        """NumPyro's state at a start, with nothing adapted yet."""
+        """NumPyro's state at `position`, with nothing adapted yet."""
         potential, gradient = jax.value_and_grad(self._potential(target, data))(position)
         return self._numpyro(target, data, ParamInfo(position, potential, gradient), key)[0]
 
     def step(self, target: Target, data: Data, state: HMCState, limit: jax.Array) -> Step:
         """One trajectory and the draw from it."""
-        # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the point where we are.
+        # NumPyro's kernel keeps its settings in a closure that its init fills: fill it at the current position.
         here = ParamInfo(state.z, state.potential_energy, state.z_grad)
         _, sample = self._numpyro(target, data, here, state.rng_key)
         state = sample(state)
@@ -92,11 +92,11 @@ class NUTSKernel(Kernel):
 class NUTS(Sampler):
     """The no-U-turn sampler.
 
-    Defaults: 4 chains of 500 draws after 500 warm-up iterations, which adapt step size and mass of each chain.
+    Defaults: 4 chains of 500 draws after 500 warm-up iterations, which adapt each chain's step size and mass.
 
     Attributes:
-        step_size: of the leapfrog integrator; None adapts it, a number fixes it.
-        target_acceptance: what the adaptation of the step size aims at, above 0 and below 1.
+        step_size: the step size of the leapfrog integrator; None adapts it, a number fixes it.
+        target_acceptance: the acceptance that the adaptation of the step size aims at, above 0 and below 1.
         max_tree_depth: a trajectory has at most 2^max_tree_depth - 1 steps.
     """
 
@@ -114,12 +114,12 @@ class NUTS(Sampler):
         fraction("nuts: target_acceptance", self.target_acceptance)
 
     def kernel(self) -> NUTSKernel:
-        """How many chains and draws there are does not shape the program; how long the warm-up is does."""
+        """The kernel: the length of the warm-up shapes the program, the numbers of chains and draws do not."""
         return NUTSKernel(self.warmup, self.step_size, self.target_acceptance, self.max_tree_depth)
 
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """Energies with too much rounding in them."""
+        """The concern that energies have too much rounding in them."""
         remedy = 'use precision="float64", or method="hmc", whose energies are in float64'
         return too_noisy(self.name, statistics["energy_noise"], statistics["lp"], remedy)

@@ -1,7 +1,7 @@
-"""What samplers along trajectories share: an iteration is a trajectory, whose steps may be made in several pieces.
+"""What samplers that follow trajectories share: an iteration is a trajectory, whose steps may be made in pieces.
 
 A trajectory is launched, moved along step by step, and what becomes of its end is decided when no steps are left. It
-may have many thousand steps, so a piece may end in its middle, and the state has the path.
+may have many thousand steps, so a piece may end in the middle of it, and the state holds the path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TrajectoryKernel(Kernel):
     """Base of kernels whose state has a `path`, with the number of steps that are `left`, and a `position`."""
 
     def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
-        """Up to `limit` steps of a trajectory and, if that completes it, what becomes of its end."""
+        """Up to `limit` steps of a trajectory and, if they complete it, what becomes of its end."""
         path = lax.cond(state.path.left == 0, self.launch, lambda state: state.path, state)
         steps = jnp.minimum(path.left, limit)
         path = lax.fori_loop(0, steps, lambda _, path: self.move(target, data, state, path), path)
@@ -37,11 +37,11 @@ class TrajectoryKernel(Kernel):
         return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
 
     def left(self, state: Any) -> int:
-        """Steps that are left of the trajectory."""
+        """How many steps of the trajectory are left."""
         return int(state.path.left)
 
     def launch(self, state: Any) -> Any:
-        """The path at its beginning, with what the iteration draws."""
+        """The path at the beginning of a trajectory, with the random numbers of its iteration."""
         raise NotImplementedError(f"{type(self).__name__} must launch a trajectory")
 
     def move(self, target: Target, data: Data, state: Any, path: Any) -> Any:
@@ -49,7 +49,7 @@ class TrajectoryKernel(Kernel):
         raise NotImplementedError(f"{type(self).__name__} must have an integrator")
 
     def arrive(self, target: Target, data: Data, state: Any, complete: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
-        """The next state and its scalars; while there are steps left, it stays where it is."""
+        """The next state and its scalars; the position stays the same unless the trajectory is `complete`."""
         raise NotImplementedError(f"{type(self).__name__} must say what becomes of the end")
 
 
@@ -58,7 +58,7 @@ class TrajectorySampler(Sampler):
     """Base of samplers whose kernel is a `TrajectoryKernel`."""
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """Energies that can't be in float64, and what is true of all samplers."""
+        """The notes of all samplers and, where it is so, that energies can't be in float64."""
         if target.exact:
             return super().notes(target, data)
         return (
@@ -68,7 +68,7 @@ class TrajectorySampler(Sampler):
         )
 
     def _stuck(self, statistics: dict[str, np.ndarray], chains: Sequence[int]) -> tuple[str, ...]:
-        """The concern that a Metropolis step refuses nearly all that some chains propose."""
+        """The concern that the Metropolis step refuses nearly all proposals of some chains."""
         accepted = statistics["acceptance_rate"].mean(axis=1)
         said = f"accepted less than {_STUCK:.0%} of the proposals"
         remedy = (
@@ -78,6 +78,6 @@ class TrajectorySampler(Sampler):
         return self._of_chains(chains, accepted < _STUCK, f"{said}: {remedy}")
 
     def _of_chains(self, chains: Sequence[int], these: np.ndarray, said: str) -> tuple[str, ...]:
-        """What is said of the chains for which `these` is true; nothing if there are none."""
+        """The concern `said` about those of the `chains` for which `these` is true; empty if there are none."""
         found = [str(chain) for chain, each in zip(chains, these, strict=True) if each]
         return (f"{self.name}: chain{'s' * (len(found) > 1)} {', '.join(found)} {said}",) if found else ()

@@ -5,8 +5,8 @@ that the last parameters are the answer and not its jitter; optax has other sche
 permutation of the rows per epoch: every row is used once before any is used again, and rows left over when the batch
 size does not divide their number wait for the next permutation.
 
-Each step tells which share of the squared gradient is noise, s, from Adam's averages m of the gradient and v of its
-square: noise alone leaves |m|^2 = |v| (1 - b1) / (1 + b1), a gradient without noise |m|^2 = |v|.
+Each step reports s, the share of the squared gradient that is noise, from Adam's averages m of the gradient and v of
+its square: noise alone leaves |m|^2 = |v| (1 - b1) / (1 + b1), a gradient without noise |m|^2 = |v|.
 
 Reference: https://arxiv.org/abs/1412.6980.
 """
@@ -37,18 +37,18 @@ SCHEDULES: dict[str, Callable[[float, int], optax.Schedule]] = {
     "onecycle": lambda peak, steps: optax.cosine_onecycle_schedule(steps, peak),
     "constant": lambda peak, steps: optax.constant_schedule(peak),
 }
-"""How the learning rate goes from its peak, by name."""
+"""Schedules of the learning rate by name, each made from its peak and the number of steps."""
 
 _FIRST_MEMORY = 0.9  # Adam's b1
 
 
 class OptimisationState(NamedTuple):
-    """What the next step needs.
+    """A fit's state: all that its next step needs.
 
     Attributes:
         parameters: what is optimised.
         optimiser: Adam's moments and count.
-        order: the rows that a bootstrapped fit sees; empty for a fit that sees all.
+        order: the rows that a bootstrapped fit sees; empty for a fit that sees all rows.
         iteration: how many steps have been made.
         key: the chain's key; each step folds its number in.
     """
@@ -64,17 +64,17 @@ class Objective:
     """Base of what is minimised. Subclasses are frozen dataclasses, parts of the kernel."""
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
-        """The first parameters, from a start in the target's coordinates."""
+        """The first parameters, from the start `position` in the target's coordinates."""
         raise NotImplementedError(f"{type(self).__name__} must say what it optimises")
 
     def loss(
         self, target: Target, data: Data, batch: Minibatch, parameters: Any, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
-        """What is minimised, estimated from some rows, and its pieces; a "loss" among them is what is shown."""
+        """What is minimised, estimated from the rows of `batch`, and its pieces; a "loss" among them is shown."""
         raise NotImplementedError(f"{type(self).__name__} must have a loss")
 
     def after(self, target: Target, data: Data, parameters: Any, iteration: jax.Array) -> Any:
-        """The parameters after so many steps, with what changes in them by no gradient."""
+        """The parameters after `iteration` steps, with the changes that no gradient makes."""
         return parameters
 
 
@@ -84,13 +84,13 @@ class Descent(Kernel):
 
     Attributes:
         objective: what is minimised.
-        steps: over which the learning rate decays.
-        learning_rate: its peak.
+        steps: the number of steps over which the learning rate decays.
+        learning_rate: the peak of the learning rate.
         schedule: a name of `SCHEDULES`, or a function from the step to a factor of `learning_rate`.
-        clip: the largest norm of a gradient, or None.
+        clip: the largest norm of a gradient; None clips nothing.
         batch_size: rows per step; None uses all.
         resamples: whether each chain sees its own rows, drawn with replacement.
-        exact: whether the objective has no noise, of minibatches or of draws.
+        exact: whether the objective has no noise from minibatches or draws.
     """
 
     objective: Objective
@@ -142,7 +142,7 @@ class Descent(Kernel):
         return 0.99 if self.exact else 0.999
 
     def _batch(self, state: OptimisationState, key: jax.Array, data: Data) -> Minibatch:
-        """The rows of this step."""
+        """The rows of the next step."""
         if self.batch_size is None:
             return Minibatch(state.order if self.resamples else None, 0, 1)
         rows = len(data.arrays[0])
@@ -160,13 +160,13 @@ class Optimisation(Method):
     Attributes:
         side_by_side: whether fits to several data sets can be one program, as in `run_folds`.
         restarts: how many fits from different starts are made, of which the best is kept.
-        steps: of the optimiser.
-        learning_rate: the peak.
-        schedule: how the learning rate goes on from its peak: "cosine" or "linear", down to 0; "onecycle", up to the
+        steps: steps of the optimiser in each fit.
+        learning_rate: the peak of the learning rate.
+        schedule: how the learning rate changes from its peak: "cosine" or "linear", down to 0; "onecycle", up to the
             peak first; "constant"; or an optax schedule, a function from the step to a factor of `learning_rate`.
-        clip: the largest norm of a gradient, over all parameters; larger ones are scaled down to it.
-        patience: stop before all steps are made, once the mean loss of the last `patience` steps is not below that of
-            as many steps before, by more than its standard error; None makes all.
+        clip: the largest norm of a gradient, over all parameters; larger gradients are scaled down to it.
+        patience: stop before all steps are made, once the mean loss of the last `patience` steps is not below the mean
+            of as many steps before by more than its standard error; None makes all steps.
         batch_size: rows per step; None uses all rows in every step. For networks.
     """
 
@@ -195,12 +195,12 @@ class Optimisation(Method):
 
     @property
     def iterations(self) -> int:
-        """One per step of the optimiser."""
+        """One iteration per step of the optimiser."""
         return self.steps
 
     @property
     def _exact(self) -> bool:
-        """Whether the objective has no noise, of minibatches or of draws."""
+        """Whether the objective has no noise from minibatches or draws."""
         return False
 
     @property
@@ -218,19 +218,19 @@ class Optimisation(Method):
         raise NotImplementedError(f"{type(self).__name__} must have an objective")
 
     def kernel(self) -> Descent:
-        """How many draws are taken at the end, and how many fits are made, does not shape the steps."""
+        """The kernel; neither the number of draws at the end nor the number of fits shapes it."""
         return Descent(
             self.objective(), self.steps, self.learning_rate, self.schedule, self.clip, self.batch_size,
             self._resamples, self._exact,
         )  # fmt: skip
 
     def suited(self, target: Target, data: Data) -> Optimisation:
-        """A minibatch needs a network, and no more rows than there are."""
+        """This method; a `batch_size` needs a network, and at least as many rows."""
         check_batch(self.name, self.batch_size, target, data)
         return self
 
     def identity(self, target: Target, data: Data) -> str:
-        """A user's schedule."""
+        """A fingerprint of the schedule if it is the user's own, else empty."""
         return fingerprint(self.schedule, np.int32(0)) if callable(self.schedule) else ""
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
@@ -245,7 +245,7 @@ class Optimisation(Method):
             )
 
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
-        """One per step and particle; over a minibatch, its share of the rows."""
+        """One gradient per step and particle; a minibatch's counts for its share of the rows."""
         share = 1.0 if self.batch_size is None else self.batch_size / len(data.arrays[0])
         return len(info["loss"]) * share * self._evaluations
 

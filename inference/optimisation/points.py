@@ -8,10 +8,10 @@ so the answer does not depend on the parametrisation that the optimiser uses. A 
 draw. With `tempering="likelihood"`, MAP maximises log p(y | w) / T + log p(w); with "posterior" the temperature
 multiplies the whole objective and changes nothing.
 
-A deep ensemble (Lakshminarayanan et al. 2017) is point estimates from independent starts, averaged as equals. Each
+A deep ensemble (Lakshminarayanan et al. 2017) averages point estimates from independent starts with equal weight. Each
 member has its own random start and its own order of minibatches; with `bootstrap` also its own resample of the rows. A
 member is a chain of one draw, so predictions average members as they average draws. Members train side by side in
-worker threads and are the same in any company; `python -m benchmarks.ensembles` measures what eight of them cost.
+worker threads and do not depend on each other; `python -m benchmarks.ensembles` measures what eight of them cost.
 
 Reference: https://arxiv.org/abs/1612.01474.
 """
@@ -40,14 +40,14 @@ class NegativeLogDensity(Objective):
 
     Attributes:
         estimate: "mle" or "map".
-        held: sites that stay where they are.
+        held: the names of the sites that stay at their start.
     """
 
     estimate: str
     held: tuple[str, ...] = ()
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Position:
-        """The start itself."""
+        """The start `position` itself."""
         return position
 
     def loss(
@@ -59,13 +59,13 @@ class NegativeLogDensity(Objective):
         return -self.log_density(target, data, terms), {}
 
     def log_density(self, target: Target, data: Data, terms: Terms) -> jax.Array:
-        """What is maximised, of its terms."""
+        """What is maximised, from its `terms`."""
         return terms.log_likelihood if self.estimate == "mle" else target.tempered(terms, data)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point(Optimisation):
-    """Base of what maximises a density: the answer is one draw.
+    """Base of the methods that maximise a density, whose answer is one draw.
 
     Subclasses have `estimate`, "mle" or "map".
     """
@@ -81,7 +81,7 @@ class Point(Optimisation):
         return NegativeLogDensity(self.estimate)
 
     def notes(self, target: Target, data: Data) -> tuple[str, ...]:
-        """Where the temperature does nothing."""
+        """A note if the temperature changes nothing."""
         if data.temperature != 1 and self.estimate == "mle":
             return ("maximum likelihood ignores the temperature",)
         if data.temperature != 1 and target.tempering == "posterior":
@@ -126,9 +126,9 @@ class Ensemble(Point):
     Defaults: 5 members, each trained for 3,000 steps of the full batch.
 
     Attributes:
-        chains: how many members.
-        estimate: what each maximises, "map" or "mle".
-        bootstrap: each member sees rows drawn with replacement, as many as there are. For networks.
+        chains: how many members the ensemble has.
+        estimate: what each member is, a "map" or an "mle" estimate.
+        bootstrap: whether each member sees its own rows, drawn with replacement, as many as there are. For networks.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -149,7 +149,7 @@ class Ensemble(Point):
         return self.bootstrap
 
     def suited(self, target: Target, data: Data) -> Optimisation:
-        """Rows must be known to be resampled."""
+        """This method; `bootstrap` needs a network, whose rows are known."""
         if self.bootstrap and not isinstance(target.model, Network):
             raise ValueError("ensemble: bootstrap needs a network of models, whose rows are known; leave it out")
         return super().suited(target, data)

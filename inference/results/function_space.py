@@ -2,7 +2,7 @@
 
 Weights of a network can be permuted without changing the function, so chains may disagree about every weight and agree
 about every prediction. These are the quantities in which agreement counts: log odds of classes (logits have a direction
-that the softmax ignores), or the mean of a regression and, where it is an output, its log scale; learned noise as one
+that the softmax ignores), or the mean of a regression and, where it is an output, its log scale; learned noise is one
 more.
 """
 
@@ -28,10 +28,10 @@ _BEYOND = 10  # points between rows, and as many outside: few enough to be judge
 
 
 def probes(inputs: Any) -> np.ndarray:
-    """Inputs at which a network's functions are judged: in the data, between two rows of them, and outside.
+    """Inputs at which a network's functions are judged: in the data, between two of its rows, and outside.
 
-    The first are rows of the training data, evenly spaced; the second lie halfway between two of those; the third are
-    those farthest from the data's mean, twice as far away.
+    The first are rows of the training data, evenly spaced; the second lie halfway between two of those rows; the third
+    are the rows farthest from the data's mean, moved twice as far away.
     """
     inputs = np.asarray(inputs)
     rows = inputs[spaced(len(inputs), PROBED_ROWS)]
@@ -44,7 +44,7 @@ def probes(inputs: Any) -> np.ndarray:
 
 
 def function_draws(posterior: Posterior, x: Any = None) -> Float[np.ndarray, "chain draw k"]:
-    """The functions' values at the inputs `x`, or at the posterior's own probes; no columns if it is no network."""
+    """The functions' values at the inputs `x`, or at the posterior's probes; no columns if it is not a network."""
     if not isinstance(posterior.model, Network):
         return np.zeros((*posterior.shape, 0))
     if x is None and posterior.functions is not None:
@@ -66,7 +66,7 @@ def weight_draws(posterior: Posterior) -> Float[np.ndarray, "chain draw k"]:
 def site_columns(
     draws: dict[str, np.ndarray], deterministic: Collection[str], shape: tuple[int, int]
 ) -> Float[np.ndarray, "chain draw k"]:
-    """What `weight_draws` gives, of draws that are not yet a posterior's."""
+    """The columns that `weight_draws` gives, from `draws` that are not part of a posterior yet."""
     columns = [np.zeros((*shape, 0))]
     for name, values in draws.items():
         if name in deterministic:

@@ -1,4 +1,4 @@
-"""What is computed of a mixture over draws."""
+"""Entropy and quantiles of a mixture over draws."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DRAWS = (0, 1)
 
 
 def entropy(probabilities: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, " n"]:
-    """In nats; 0 log 0 is 0."""
+    """The entropy of each row in nats; 0 log 0 is 0."""
     return entr(probabilities).sum(axis=-1)
 
 
 def mixture_quantile(likelihood: Any, outputs: np.ndarray, noise: np.ndarray, level: float) -> np.ndarray:
-    """Where the mixture's distribution function is the level: between the least and the largest quantile of a draw."""
+    """The mixture's quantile at `level`, which lies between the least and the largest quantile of a draw."""
     from scipy.optimize.elementwise import find_root  # takes a while to import
 
     conditional = likelihood.conditional(outputs, noise)
@@ -28,7 +28,7 @@ def mixture_quantile(likelihood: Any, outputs: np.ndarray, noise: np.ndarray, le
     lower, upper = quantiles.min(axis=DRAWS), quantiles.max(axis=DRAWS)
 
     def excess(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """At some of the targets: those that are found are not asked for again."""
+        """The distribution function minus `level` at the targets `places`: those found are not asked for again."""
         every = lower.copy()
         every.flat[places] = values
         return (conditional.cdf(every).mean(axis=DRAWS) - level).flat[places]
@@ -37,4 +37,4 @@ def mixture_quantile(likelihood: Any, outputs: np.ndarray, noise: np.ndarray, le
     found = find_root(excess, (lower, upper), args=(places,))
     return np.where(
         found.success, found.x, (lower + upper) / 2
-    )  # draws that are one, but for rounding, have no bracket
+    )  # draws that are the same but for rounding have no bracket

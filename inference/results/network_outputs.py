@@ -32,10 +32,11 @@ def network_outputs(
     batch_size: int | None = None,
     around: dict[str, np.ndarray] | None = None,
 ) -> Float[np.ndarray, "chain draw n k"]:
-    """The outputs at some inputs under each draw, which are (chain, draw, ...) by site.
+    """The outputs at `inputs` under each draw; `draws` are (chain, draw, ...) by site.
 
-    With `around`, which holds "<site>.mean" in unconstrained coordinates, they are those of the network linearised
-    there, before its likelihood's link: mean and log variance, or logits, are linear, and standard deviations positive.
+    With `around`, which holds "<site>.mean" in unconstrained coordinates, they are the outputs of the network that is
+    linearised there, before its likelihood's link: mean and log variance, or logits, are linear, and standard
+    deviations are positive.
 
     Raises:
         ValueError: if the inputs are not of the shape that the network was run on.
@@ -66,9 +67,10 @@ def network_outputs(
 
 
 def _bare(model: Network, prior: bool) -> Network:
-    """The same without the numbers that outputs don't depend on once weights are given: one program serves all.
+    """`model` without the numbers that outputs don't depend on once weights are given: one program serves all.
 
-    Those of the `prior` stay where coordinates matter: the bounds of a scale are in its bijection.
+    The prior's numbers are left out only if `prior`. They stay where coordinates matter, because the bounds of a scale
+    are in its bijection.
     """
     bare: Any = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior))) if prior else model.prior
     likelihood: Any = model.likelihood
@@ -78,14 +80,14 @@ def _bare(model: Network, prior: bool) -> Network:
 
 
 def function_values(model: Network, outputs: np.ndarray, draws: dict[str, np.ndarray]) -> np.ndarray:
-    """What outputs say in function space, with learned noise as one more value, (chain, draw, k)."""
+    """The function-space values of `outputs`, with learned noise as one more, (chain, draw, k)."""
     flat = model.likelihood.functions(outputs).reshape(*outputs.shape[:2], -1)
     noise = [draws["noise"].reshape(*outputs.shape[:2], -1)] if "noise" in draws else []
     return np.concatenate([flat, *noise], axis=-1)
 
 
 def _pages(weights: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    """Draws of all chains one after the other, all at once if they are small."""
+    """Pages of draws, one chain after the other; a single page of all draws if they are small."""
     chains, count = next(iter(weights.values())).shape[:2]
     size = sum(math.prod(values.shape[2:]) * values.dtype.itemsize for values in weights.values())
     if chains * count * size <= _PAGE:
@@ -111,7 +113,7 @@ def _outputs(model: Network, block: int, weights: dict[str, jax.Array], x: jax.A
 def _linearised(
     model: Network, block: int, weights: dict[str, jax.Array], x: jax.Array, centre: dict[str, jax.Array]
 ) -> jax.Array:
-    """The same for f(u*) + J (u - u*) in unconstrained coordinates u, of which u* is the centre."""
+    """The outputs of f(u*) + J (u - u*) under each draw, in unconstrained coordinates u, with u* the `centre`."""
     bijections = {name: biject_to(support) for name, support in model.supports(x).items()}
 
     def heads(position: dict[str, jax.Array]) -> jax.Array:

@@ -21,14 +21,14 @@ from models import to_recipe
 __all__ = ["FORMAT", "GROUPS", "save"]
 
 FORMAT = 4
-"""The version of the file's form."""
+"""The version of the file format."""
 
 GROUPS = ("draws", "statistics", "curves", "observed", "guide")
 """The attributes of a posterior that are arrays by name."""
 
 
 def save(posterior: Posterior, path: str | Path) -> None:
-    """Write a posterior to a file, which is replaced in one step if it is there."""
+    """Write a posterior to a file; one that exists is replaced in one step."""
     path = Path(path)
     record: dict[str, Any] = {
         "format": FORMAT,

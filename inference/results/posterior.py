@@ -43,7 +43,7 @@ class Posterior:
 
     Attributes:
         model: the model that was run.
-        method: the record of its options.
+        method: the method that ran, a record of its options.
         seed: the integer, or the words of the key, that `run` was given.
         temperature: T.
         tempering: what the temperature divides.
@@ -88,12 +88,12 @@ class Posterior:
 
     @property
     def linearised(self) -> bool:
-        """Whether the network predicts as linearised at the mean of the draws, "<site>.mean" in `guide`."""
+        """Whether the network predicts linearised at the mean of the draws, "<site>.mean" in `guide`."""
         return self.method.options().get("linearised", False) is not False
 
     @property
     def partial(self) -> bool:
-        """True if the run was stopped before its end, or has not come to it yet."""
+        """Whether the run was stopped before its end, or has not come to it yet."""
         return self.ended in ("interrupted", "unfinished")
 
     @property
@@ -148,7 +148,7 @@ class Posterior:
         Args:
             args: for a network, the inputs `x`, or a `Split` whose inputs are taken; for any other model, its
                 arguments with the observed ones left out or None.
-            draws: use this many draws per chain, evenly spaced; None uses all.
+            draws: how many draws per chain to use, evenly spaced; None uses all.
             batch_size: rows at a time, to bound the memory; for networks.
 
         Returns:
@@ -168,8 +168,8 @@ class Posterior:
         """The observed and deterministic sites of any model, run once with each draw of its latent sites.
 
         Args:
-            args: of the model, with the observed ones left out or None.
-            draws: use this many draws per chain, evenly spaced; None uses all.
+            args: the model's arguments, with the observed ones left out or None.
+            draws: how many draws per chain to use, evenly spaced; None uses all.
 
         Returns:
             The sites by name, each (chain, draw, ...).
@@ -179,7 +179,7 @@ class Posterior:
             return self._predict_sites(args, chosen)
 
     def _chosen(self, draws: int | None) -> dict[str, np.ndarray]:
-        """The draws that predict."""
+        """The draws to predict with, `draws` per chain."""
         if not self.complete:
             raise ValueError(
                 f"the draws can't predict, because the run kept {'none' if not self.draws else 'some'} of them "
@@ -242,7 +242,7 @@ def _simulate(
     draws: dict[str, jax.Array],
     key: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Run the model once per draw with its latent sites fixed; the sites that it computes or draws anew."""
+    """Run the model once per draw with its latent sites fixed; returns the sites that it computes or samples then."""
 
     def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
         draw, key = argument
@@ -260,10 +260,10 @@ def _simulate(
 
 
 def _drawn(draw: dict[str, jax.Array], site: dict[str, Any]) -> jax.Array | None:
-    """The value of a site that was drawn, None for another.
+    """The value of a site that is in `draw`, None for any other site.
 
     Raises:
-        ValueError: if with these arguments the site has another shape than the draws, as where they are other groups.
+        ValueError: if the site has another shape than its draw, as where the arguments are of other groups.
     """
     name = site["name"]
     if site["type"] != "sample" or name not in draw:
@@ -288,5 +288,5 @@ def _factor(site: dict[str, Any]) -> bool:
 def _compiled_simulate(
     model: Callable[..., Any], identity: str, arguments: Arguments, *rest: Any
 ) -> dict[str, jax.Array]:
-    """`_simulate`, compiled; `identity` is a fingerprint of it, so that a model which has changed is compiled anew."""
+    """`_simulate`, compiled; `identity` is a fingerprint of it, so that a model which has changed is compiled again."""
     return _simulate(model, arguments, *rest)

@@ -41,8 +41,9 @@ class Prediction:
 
     Attributes:
         outputs: the network's outputs under each draw, (chain, draw, n, outputs).
-        likelihood: of the targets given the outputs.
-        noise: the likelihood's own parameter per draw, alike for all inputs and ready to broadcast; 0 if it has none.
+        likelihood: the likelihood of the targets given the outputs.
+        noise: the likelihood's own parameter per draw, the same for all inputs and ready to broadcast; 0 if it has
+            none.
         restored: True in the data's own units, False in the units of the `y` that was given to `run`.
     """
 
@@ -53,7 +54,7 @@ class Prediction:
 
     @staticmethod
     def of(likelihood: Any, outputs: np.ndarray, sites: dict[str, np.ndarray]) -> Prediction:
-        """The prediction of a likelihood from outputs and the draws they came from."""
+        """The prediction of `likelihood` from `outputs` and the draws of the `sites` that they came from."""
         if likelihood.classes is None:
             return Regression(outputs, likelihood, likelihood.noise(sites))
         return Classification(outputs, likelihood, np.zeros(()))
@@ -68,12 +69,12 @@ class Prediction:
 
     @property
     def mean(self) -> Float[np.ndarray, "n ..."]:
-        """The mean of the mixture; for labels, that of a label written as 0s and one 1."""
+        """The mean of the mixture; labels are written as 0s and one 1."""
         raise NotImplementedError(f"{type(self).__name__} must know its mean")
 
     @property
     def std(self) -> Float[np.ndarray, "n ..."]:
-        """The standard deviation of the mixture; for labels, that of a label written as 0s and one 1."""
+        """The standard deviation of the mixture; labels are written as 0s and one 1."""
         raise NotImplementedError(f"{type(self).__name__} must know its standard deviation")
 
     @property
@@ -92,7 +93,7 @@ class Prediction:
         raise NotImplementedError(f"{type(self).__name__} must know its uncertainty")
 
     def at(self, rows: Any) -> Any:
-        """The prediction of some of the rows."""
+        """The prediction at `rows` alone."""
         return replace(self, outputs=self.outputs[:, :, rows])
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
@@ -101,7 +102,7 @@ class Prediction:
         return logsumexp(by_draw, axis=DRAWS) - np.log(by_draw.shape[0] * by_draw.shape[1])
 
     def log_prob_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n"]:
-        """The same under each draw alone: the log-likelihood of each row."""
+        """The log density, or log probability, of each row's target under each draw alone: its log-likelihood."""
         raise NotImplementedError(f"{type(self).__name__} must know its density")
 
     def sample(self, seed: int = 0) -> Shaped[np.ndarray, "chain draw n ..."]:
@@ -150,7 +151,7 @@ class Regression(Prediction):
         """The mean over draws of the conditional variance.
 
         Raises:
-            ValueError: if the noise has no variance, as a Student-t with 2 degrees of freedom or fewer.
+            ValueError: if the noise has no variance, such as a Student-t with 2 degrees of freedom or fewer.
         """
         if not self.has_variance:
             raise ValueError(
@@ -183,17 +184,17 @@ class Regression(Prediction):
         return self.cdf_by_draw(y).mean(axis=DRAWS)
 
     def cdf_by_draw(self, y: Any) -> Float[np.ndarray, "chain draw n ..."]:
-        """The same under each draw alone."""
+        """The probability that each draw alone puts below each target."""
         return self._conditional.cdf(self._targets(y))
 
     def interval(self, probability: float = 0.9) -> tuple[Float[np.ndarray, "n ..."], Float[np.ndarray, "n ..."]]:
-        """The central interval of the mixture that holds this probability, as (lower, upper)."""
+        """The central interval of the mixture that holds `probability`, as (lower, upper)."""
         if not 0 < probability < 1:
             raise ValueError(f"probability must be above 0 and below 1, got {probability!r}")
         return self._quantile((1 - probability) / 2), self._quantile((1 + probability) / 2)
 
     def _quantile(self, level: float) -> np.ndarray:
-        """Row block by row block, so that memory is bounded."""
+        """The mixture's quantile at `level`, by blocks of rows, so that memory is bounded."""
         draws = self.outputs.shape[0] * self.outputs.shape[1]
         size = max(1, _BLOCK // (draws * self.outputs.shape[3]))
         blocks = [
@@ -207,7 +208,7 @@ class Regression(Prediction):
         return self._conditional.rvs(np.random.default_rng(seed))
 
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Regression:
-        """The prediction of `location + scale * y`; a prediction that is in the data's own units stays as it is."""
+        """The prediction of `location + scale * y`; a prediction that is already in the data's own units stays so."""
         if self.restored:
             return self
         expected = () if self.likelihood.outputs == 1 else (self.likelihood.outputs,)
@@ -278,5 +279,5 @@ class Classification(Prediction):
         return (self._log_probs + gumbel).argmax(axis=-1).astype(np.int32)
 
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Classification:
-        """Labels have no units: itself."""
+        """This prediction as it is: labels have no units."""
         return self

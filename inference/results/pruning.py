@@ -47,14 +47,14 @@ def signal_to_noise(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def prune(posterior: Posterior, fraction: float) -> Posterior:
-    """The posterior with this fraction of its weights, those with the lowest signal-to-noise ratio, set to 0.
+    """The posterior with a `fraction` of its weights, those with the lowest signal-to-noise ratio, set to 0.
 
     Args:
         posterior: a Gaussian guide of a network.
-        fraction: of the weights of all layers together, at least 0 and at most 1.
+        fraction: the share of the weights of all layers together, at least 0 and at most 1.
 
     Returns:
-        A posterior that predicts without them. Its draws have no log densities, which were those of all weights.
+        A posterior that predicts without those weights. Its draws have no log densities, as these were for all weights.
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float | np.number) or not 0 <= fraction <= 1:
         raise ValueError(f"fraction must be a number between 0 and 1, got {fraction!r}")
@@ -76,7 +76,7 @@ def centre(posterior: Posterior) -> Posterior:
     """The one network at the mean of a guide, as a posterior of one draw.
 
     Raises:
-        ValueError: if the posterior is no guide of a network whose mean is known.
+        ValueError: if the posterior is not a guide of a network, or the guide's mean is not known.
     """
     guide, model = posterior.guide, posterior.model
     latent = [name for name in posterior.draws if name not in posterior.deterministic]

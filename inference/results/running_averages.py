@@ -23,13 +23,13 @@ __all__ = ["Average", "Averages"]
 
 
 class Average(NamedTuple):
-    """Of one chain.
+    """The running average of a prediction over one or more chains.
 
     Attributes:
-        size: draws so far.
-        mean: of the draws' means.
-        spread: sum of their squared deviations from it.
-        within: mean of the uncertainty within a draw.
+        size: the number of draws so far.
+        mean: the mean of the draws' means.
+        spread: the sum of the squared deviations of the draws' means from `mean`.
+        within: the mean of the uncertainty within a draw.
     """
 
     size: np.ndarray
@@ -39,12 +39,12 @@ class Average(NamedTuple):
 
     @classmethod
     def begin(cls, prediction: Regression | Classification) -> Average:
-        """Of no draws, in the shapes of a prediction."""
+        """The average of no draws, in the shapes of `prediction`."""
         mean = np.zeros(prediction.mean.shape)
         return cls(np.zeros((), np.int64), mean, mean.copy(), np.zeros(prediction.aleatoric.shape))
 
     def after(self, prediction: Regression | Classification) -> Average:
-        """With the prediction of one more draw."""
+        """The average after one more draw, whose prediction is `prediction`."""
         size = self.size + 1
         step = prediction.mean - self.mean
         mean = self.mean + step / size
@@ -53,7 +53,7 @@ class Average(NamedTuple):
         return Average(np.asarray(size), mean, spread, within)
 
     def joined(self, other: Average) -> Average:
-        """Of both chains' draws."""
+        """The average over the draws of this one and of `other`."""
         size = self.size + other.size
         if not size:
             return self
@@ -72,7 +72,7 @@ class Averages:
     """The prediction at given inputs, averaged over all draws while they were made.
 
     Attributes:
-        average: over all chains.
+        average: the running average over all chains.
         classes: how many classes the targets have; None if they are real.
         restored: True in the data's own units, False in the units of the `y` that was given to `run`.
     """
@@ -100,24 +100,24 @@ class Averages:
 
     @property
     def epistemic(self) -> np.ndarray:
-        """As in `Prediction`."""
+        """The epistemic uncertainty, as in `Prediction`."""
         if self.classes is None:
             return self.average.spread / max(self.draws, 1)
         return np.maximum(self.total - self.aleatoric, 0.0)
 
     @property
     def aleatoric(self) -> np.ndarray:
-        """As in `Prediction`."""
+        """The aleatoric uncertainty, as in `Prediction`."""
         return self.average.within
 
     @property
     def total(self) -> np.ndarray:
-        """As in `Prediction`."""
+        """The whole uncertainty, as in `Prediction`."""
         return self.epistemic + self.aleatoric if self.classes is None else entropy(self.probs)
 
     @property
     def std(self) -> np.ndarray:
-        """The standard deviation of the mixture; of a label, written as 0s and one 1."""
+        """The standard deviation of the mixture; labels are written as 0s and one 1."""
         return np.sqrt(self.total if self.classes is None else self.probs * (1 - self.probs))
 
     def rescaled(self, location: np.ndarray, scale: np.ndarray) -> Averages:

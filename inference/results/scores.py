@@ -43,9 +43,9 @@ __all__ = [
 BEST: dict[str, float] = {
     "rmse": 0.0, "crps": 0.0, "brier": 0.0, "ece": 0.0, "coverage": 0.9, "log_score": math.inf, "accuracy": math.inf,
 }  # fmt: skip
-"""What each score would be at best; infinity where more is always better."""
+"""The best value of each score; infinity where more is always better."""
 
-_PIECES = 128  # of each Student-t: the CRPS is then off by about 1e-3 of itself
+_PIECES = 128  # into which each Student-t is cut: the CRPS is then off by about 1e-3 of itself
 _BINS = 15  # as in Guo et al. 2017
 _TINY = 1e-300
 
@@ -54,15 +54,15 @@ def scores(prediction: Prediction, y: Any) -> dict[str, float]:
     """The scores of a prediction.
 
     Args:
-        prediction: of any posterior.
+        prediction: the prediction of any posterior.
         y: the targets in the prediction's units, or a `Split`, for which the prediction is restored to the data's own
             units first.
 
     Returns:
-        For regression `rmse`, `log_score` (mean log density), `crps` (nan for a Student-t
-        likelihood with df <= 1) and `coverage` (of the central 90 % interval). For
-        classification `accuracy`, `log_score` (mean log probability), `brier` (the squared error summed over classes,
-        0 to 2) and `ece` (the calibration error of the top class in 15 bins of equal width).
+        For regression `rmse`, `log_score` (mean log density), `crps` (nan for a Student-t likelihood with df <= 1) and
+        `coverage` (of the central 90 % interval). For classification `accuracy`, `log_score` (mean log probability),
+        `brier` (the squared error summed over classes, 0 to 2) and `ece` (the calibration error of the top class in 15
+        bins of equal width).
     """
     return scores_of_rows(row_scores(prediction, y))
 
@@ -97,9 +97,9 @@ def scores_of_rows(rows: dict[str, Float[np.ndarray, " n"]]) -> dict[str, float]
 
 
 def influences(rows: dict[str, Float[np.ndarray, " n"]]) -> dict[str, Float[np.ndarray, " n"]]:
-    """How each row moves each score, up to a constant: standard deviation over root n is the score's standard error.
+    """How each row moves each score, up to a constant: its standard deviation over root n is a score's standard error.
 
-    For `rmse`, the derivative of the square root; for `ece` the bins' signs are taken as given.
+    For `rmse` it is taken through the derivative of the square root; for `ece` the bins' signs are taken as given.
     """
     root = scores_of_rows(rows).get("rmse", 0.0)
     return {name: values / max(2 * root, _TINY) if name == "rmse" else values for name, values in rows.items()}
@@ -120,7 +120,7 @@ def calibration_error(probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, "
 
 
 def _calibration_gaps(probs: np.ndarray, labels: np.ndarray, bins: int) -> Float[np.ndarray, " n"]:
-    """Of each row hit - confidence, with the sign that makes its bin's sum positive."""
+    """Each row's hit - confidence, with the sign that makes the sum over its bin positive."""
     _, confidence, hits = confidence_bins(probs, labels, bins)
     gap = (probs.argmax(axis=1) == labels) - probs.max(axis=1)
     return np.sign(hits - confidence)[equal_width(probs.max(axis=1), bins)] * gap
@@ -129,7 +129,7 @@ def _calibration_gaps(probs: np.ndarray, labels: np.ndarray, bins: int) -> Float
 def confidence_bins(
     probs: Float[np.ndarray, "n k"], labels: Int[np.ndarray, " n"], bins: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points, summed confidence and hits of the top class in bins of equal width, closed above: no point is lost."""
+    """Count, summed confidence and hits of the top class in `bins` bins of equal width, closed above to lose no row."""
     confidence = probs.max(axis=1)
     hit = probs.argmax(axis=1) == labels
     place = equal_width(confidence, bins)
@@ -138,7 +138,7 @@ def confidence_bins(
 
 
 def equal_width(values: Float[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
-    """Which of so many bins of equal width each probability is in; bins are closed above, and the first below too."""
+    """Which of `bins` bins of equal width each of `values` is in; bins are closed above, and the first below too."""
     return np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)
 
 
@@ -181,8 +181,8 @@ def crps_of_student_mixture(
 ) -> Float[np.ndarray, " n"]:
     """CRPS of equally weighted mixtures of Student-t distributions, E|Y - y| - E|Y - Y'| / 2; nan up to df = 1.
 
-    The first term is in closed form. For the second each part is cut into 128 pieces, finer towards its tails, each of
-    which stands at its own mean; the mean distance of all pieces follows from sorting them.
+    The first term is in closed form. For the second, each Student-t is cut into 128 pieces, finer towards its tails,
+    and each piece is put at its own mean; the mean distance of all pieces follows from sorting them.
     """
     if df <= 1:
         return np.full(len(y), np.nan)  # there is no E|Y|

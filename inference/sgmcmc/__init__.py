@@ -1,6 +1,6 @@
 """Stochastic-gradient samplers: SGLD and SGHMC, their step and its size, and temperatures that show their bias.
 
-Built on `target`; no other method imports it.
+This package is built on `target`; no other family of methods imports it.
 """
 
 __all__: list[str] = []

@@ -1,9 +1,9 @@
-r"""The kernel of SGLD and SGHMC: Langevin dynamics with momentum on minibatches, and what is measured beside it.
+r"""The kernel of SGLD and SGHMC: Langevin dynamics with momentum on minibatches, and what is measured on the way.
 
     r <- (1 - a) r + e G g(w) + sqrt(2 a e T G) n
     w <- w + r
 
-See `inference.sgmcmc.sgld_sghmc` for what it means, `inference.sgmcmc.minibatch_gradients` for g and n, and
+See `inference.sgmcmc.sgld_sghmc` for what the step means, `inference.sgmcmc.minibatch_gradients` for g and n, and
 `inference.sgmcmc.step_sizes` for e and G.
 """
 
@@ -24,24 +24,24 @@ from inference.target.density import Data, Position, Target
 __all__ = ["LangevinKernel", "State"]
 
 _TINY = 1e-30
-_MEASURED = 3  # gradients that a measurement takes: one of other rows, and two for a product with the Hessian
+_MEASURED = 3  # gradients that a measurement takes: one over other rows, and two for a product with the Hessian
 
 
 class State(NamedTuple):
-    """What the next step needs.
+    """A chain's state: all that its next step needs.
 
     Attributes:
         position: w, a vector.
         momentum: r.
         centre: c.
-        settings: the chain's, e as adapted.
-        tuning: what was measured.
-        spread: what the injected noise alone makes of the mean square of r / sqrt(T G).
-        log_density: T times it, as the last step estimated it before it moved.
+        settings: the chain's settings, with e as adapted so far.
+        tuning: what was measured of the gradient's noise and curvature.
+        spread: the mean square of r / sqrt(T G) that the injected noise alone would give.
+        log_density: T times the log density, as the last step estimated it before it moved.
         pull: -(w - c) . g / D, summed over the steps since the last draw.
-        gradients: over all rows, that the steps since the last draw took.
-        key: the chain's, of which each step uses two counts.
-        steps: how many were made.
+        gradients: how many gradients over all rows the steps since the last draw took.
+        key: the chain's key, of which each step uses two counts.
+        steps: how many steps were made.
     """
 
     position: jax.Array
@@ -59,13 +59,13 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class LangevinKernel(Kernel):
-    """Steps up to the next draw.
+    """The kernel of SGLD and SGHMC: an iteration is the steps up to the next draw.
 
     Attributes:
-        damping: a.
-        batch_size: rows per step, or None.
-        schedule: of the step size.
-        control: whether the centre is a control variate.
+        damping: a, the friction.
+        batch_size: rows per step; None uses all.
+        schedule: the name of the step size's schedule.
+        control: whether the gradient at the centre is a control variate.
         precondition: whether a pilot finds G.
     """
 
@@ -76,7 +76,7 @@ class LangevinKernel(Kernel):
     precondition: bool
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Settings) -> State:
-        """At rest at a start."""
+        """The state of a chain at rest at `position`."""
         vector = as_vector(position)
         direction_key, key = jax.random.split(key)
         zero = jnp.zeros((), vector.dtype)
@@ -95,7 +95,7 @@ class LangevinKernel(Kernel):
         )
 
     def step(self, target: Target, data: Data, state: State, limit: jax.Array) -> Step:
-        """Steps up to the next draw, or as many as `limit` allows."""
+        """The steps up to the next draw, or as many of them as `limit` allows."""
         thin = state.settings.thin
         steps = jnp.minimum(thin - state.steps % thin, limit)
         state = lax.fori_loop(0, steps, lambda _, state: self.move(target, data, state), state)
@@ -112,7 +112,7 @@ class LangevinKernel(Kernel):
             "lp": lax.cond(
                 complete & settings.draws(state.steps - 1),
                 lambda: target.log_density(position, data),
-                lambda: state.log_density / temperature,  # of no draw: to see that it is finite
+                lambda: state.log_density / temperature,  # not of a draw: only to see that it is finite
             ),
             "n_gradients": state.gradients,
             "n_steps": thin,
@@ -123,7 +123,7 @@ class LangevinKernel(Kernel):
         return Step(state._replace(pull=pull, gradients=gradients), emission, complete, steps)
 
     def move(self, target: Target, data: Data, state: State) -> State:
-        """One step."""
+        """One step of r and w; the centre is moved, and noise and curvature are measured, where it is time to."""
         state = self._centred(target, data, state)
         drawn = Randomness.draw(state.key, 2 * state.steps, state.position)
         rows = self._rows(target, drawn, data)
@@ -148,7 +148,7 @@ class LangevinKernel(Kernel):
         )
 
     def step_size(self, settings: Settings, step: jax.Array) -> tuple[jax.Array, Any]:
-        """The step size at a step, and whether it injects noise; a pilot's is as it has found it so far."""
+        """The step size at `step`, and whether the step injects noise; a pilot uses what it has found so far."""
         rate, hot = SCHEDULES[self.schedule](settings, step)
         return settings.step_size * jnp.where(settings.pilot, 1.0, rate), settings.pilot | hot
 
@@ -156,13 +156,13 @@ class LangevinKernel(Kernel):
         return None if self.batch_size is None else drawn.rows(self.batch_size, target.rows(data))
 
     def _centred(self, target: Target, data: Data, state: State) -> State:
-        """With the centre moved here, if it is halfway through a warm-up: near the posterior, and before e is final."""
+        """Move the centre to the position halfway through a warm-up: near the posterior, and before e is final."""
         here = state.steps % state.settings.length == state.settings.warmup // 2
         centre = lax.cond(here, lambda: Centre.at(target, data, state.position, self.control), lambda: state.centre)
         return state._replace(centre=centre, gradients=state.gradients + here * self.control)
 
     def _look(self, target: Target, data: Data, state: State, gradient: jax.Array) -> State:
-        """Measure noise and curvature and, in the first warm-up, set preconditioner and step size by them."""
+        """Measure noise and curvature and, in the first warm-up, set the preconditioner and the step size by them."""
         rows = self._rows(target, Randomness.draw(state.key, 2 * state.steps + 1, state.position), data)
         settings, root = state.settings, jnp.sqrt(state.settings.preconditioner)
 
@@ -175,7 +175,7 @@ class LangevinKernel(Kernel):
         tuning = tuning.after(gradient, second, root * turned)
         heat = data.temperature * self.damping
         adapted = settings.adapted(tuning, state.steps, heat, self.schedule, self.precondition)
-        # The momentum has the temperature that it had, at a mean square that goes with e G.
+        # The momentum keeps its temperature: its mean square changes in proportion to e G.
         change = jnp.where(settings.step_size > 0, adapted.step_size / settings.step_size, 0.0)
         momentum = jnp.sqrt(change * adapted.preconditioner / settings.preconditioner) * state.momentum
         return state._replace(momentum=momentum, spread=change * state.spread, settings=adapted, tuning=tuning)

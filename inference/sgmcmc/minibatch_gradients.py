@@ -5,8 +5,9 @@ With c a fixed point and B the rows of a minibatch, drawn without replacement,
     g(w) = grad L_B(w)                              L_B: the log density with the log-likelihood scaled up from B
     g(w) = grad L_B(w) - grad L_B(c) + grad L(c)    control variates (Baker et al. 2019): little noise near c
 
-The log density is T times the tempered one, so that under `tempering="posterior"` it is that of the data themselves.
-Positions are vectors of all coordinates here: a step on one vector takes a third less time than on a tree of a few.
+The log density here is T times the tempered one; under `tempering="posterior"` that is the log density of the data
+themselves. A position is one vector of all coordinates here, on which a step takes a third less time than on a tree of
+a few arrays.
 
 Reference: https://arxiv.org/abs/1706.05439.
 """
@@ -27,11 +28,11 @@ __all__ = ["Centre", "Randomness", "as_position", "as_vector", "estimated_gradie
 
 
 class Centre(NamedTuple):
-    """A fixed point.
+    """The fixed point c of control variates and of the configurational temperature.
 
     Attributes:
         position: c.
-        gradient: the full gradient there; empty where it is no control variate.
+        gradient: the full gradient at c; empty where it is not a control variate.
     """
 
     position: jax.Array
@@ -39,16 +40,16 @@ class Centre(NamedTuple):
 
     @classmethod
     def at(cls, target: Target, data: Data, position: jax.Array, control: bool) -> Centre:
-        """With its gradient, if that is to be a control variate."""
+        """The centre at `position`, with its full gradient if `control`."""
         return cls(position, _gradient(target, data, position, None)[1] if control else position[:0])
 
 
 class Randomness(NamedTuple):
-    """All that a step draws, from one call of the generator: several take longer than the gradient.
+    """All random numbers of a step, from one call of the generator: several calls take longer than the gradient.
 
     Attributes:
         normal: one standard normal number per coordinate.
-        words: those that choose the rows of a minibatch.
+        words: the random words that choose the rows of a minibatch.
     """
 
     normal: jax.Array
@@ -56,10 +57,10 @@ class Randomness(NamedTuple):
 
     @classmethod
     def draw(cls, key: jax.Array, count: jax.Array, like: jax.Array) -> Randomness:
-        """Of the so many-th step of a key, in the number and precision of some coordinates.
+        """The `count`-th set of random numbers of `key`, for as many coordinates as `like` has, in its precision.
 
-        The count is added to the key, not hashed into it: Threefry is built for keys that are counters (Salmon et al.
-        2011, https://doi.org/10.1145/2063384.2063405), and another hash takes as long as the numbers.
+        `count` is added to the key, not hashed into it: Threefry is built for keys that are counters (Salmon et al.
+        2011, https://doi.org/10.1145/2063384.2063405), and another hash takes as long as drawing the numbers.
         """
         words = jax.random.key_data(key).at[1].add(count.astype(jnp.uint32))
         numbers = jax.random.normal(jax.random.wrap_key_data(words), (like.size + SALTS,), like.dtype)
@@ -67,12 +68,12 @@ class Randomness(NamedTuple):
         return cls(numbers[: like.size], bits.reshape(SALTS, -1)[:, 0])
 
     def rows(self, count: int, total: int) -> jax.Array:
-        """The rows of a minibatch, so many of all."""
+        """The rows of a minibatch, `count` of `total`, without replacement."""
         return salted(self.words, jnp.arange(count), total)
 
 
 def as_vector(position: Position) -> jax.Array:
-    """All coordinates of a position."""
+    """Flatten a position into one vector of all its coordinates."""
     return ravel_pytree(position)[0]
 
 
@@ -85,7 +86,7 @@ def as_position(target: Target, data: Data, vector: jax.Array) -> Position:
 def estimated_gradient(
     target: Target, data: Data, position: jax.Array, rows: jax.Array | None, centre: Centre
 ) -> tuple[jax.Array, jax.Array]:
-    """T times the log density and its gradient, estimated from some rows."""
+    """T times the log density and its gradient, estimated from `rows`; None is all rows."""
     log_density, gradient = _gradient(target, data, position, rows)
     if centre.gradient.size:
         gradient = gradient - _gradient(target, data, centre.position, rows)[1] + centre.gradient

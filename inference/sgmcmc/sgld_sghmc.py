@@ -11,19 +11,19 @@ SGHMC (Chen et al. 2014, equation 15) has a below 1; SGLD (Welling & Teh 2011) i
 
     w <- w + e G g(w) + sqrt(2 e T G) n
 
-The noise n is that of temperature T whatever the size of the minibatch. Both are right only as e goes to 0. On a normal
-target with Hessian H, SGLD with G = I has the covariance S = (I - e H) S (I - e H) + e^2 V + 2 e T I. Two biases are
-left: for want of a Metropolis step, of the order of e H / 2, and from the minibatch, e V / 2 T. Both are measured as
-the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures, which are T where
-there is no bias (Wenzel et al. 2020):
+The injected noise has temperature T whatever the size of the minibatch. Both samplers are right only as e goes to 0. On
+a normal target with Hessian H, SGLD with G = I has the covariance S = (I - e H) S (I - e H) + e^2 V + 2 e T I. Two
+biases are left: one for want of a Metropolis step, of the order of e H / 2, and one from the minibatch, e V / 2 T. Both
+are measured as the draws are made, by `gradient_noise_ratio`, the mean of e G V / (2 a T), and by two temperatures,
+which are T where there is no bias (Wenzel et al. 2020):
 
     kinetic           (1 - a / 2) |r / sqrt(e G)|^2 / D          (for a constant e)
     configurational   -(w - c) . g(w) / D        for any fixed c: integration by parts
 
-where c is the position halfway through the warm-up. The log density `lp` of a draw is that of all rows.
+where c is the position halfway through the warm-up. The log density `lp` of a draw is over all rows.
 
-Minibatches are drawn anew at each step. BlackJAX's SGHMC is not used: its momentum has temperature 1 at any temperature
-and comes from a key that is used again, and all steps of a trajectory share a batch.
+Each step draws its own minibatch. BlackJAX's SGHMC is not used: its momentum has temperature 1 whatever T is and comes
+from a key that is used again, and all steps of a trajectory share a batch.
 
 References: Welling & Teh 2011 (10.5555/3104482.3104568), arXiv:1402.4102, arXiv:2002.02405 (temperatures).
 """
@@ -53,23 +53,23 @@ _MOST_STEPS = 2**31 - 1  # as int32 counts them
 
 @dataclass(frozen=True, kw_only=True)
 class _StochasticGradient(Sampler):
-    """Base of both.
+    """Base of SGLD and SGHMC.
 
     Attributes:
         step_size: e, at its largest. None lets a pilot, and then the warm-up of each chain, find one that keeps the
             gradient's noise at 5 % of the injected noise and, by the largest curvature, the other bias within 10 % of a
             variance, as far as the warm-up has come to the posterior.
-        batch_size: rows per step; None uses all rows, which leaves the second bias alone. For networks, and models of
-            your own that subsample a plate, see `inference.target.plates`.
+        batch_size: rows per step; None uses all rows, which leaves only the bias for want of a Metropolis step. For
+            networks, and for models of your own that subsample a plate; see `inference.target.plates`.
         schedule: "constant"; "decaying" after the warm-up as (1 + 10 t)^(-1/3), t from 0 to 1 (Teh et al. 2016); or
-            "cyclical", a cosine from e to 0 in each of `cycles`, which goes without noise to another mode in its share
-            of the warm-up, and gives its share of the draws in the rest (Zhang et al. 2020).
-        cycles: of the cyclical schedule; None is 4.
+            "cyclical", a cosine from e to 0 in each cycle. A cycle goes without noise to another mode in its share of
+            the warm-up, and gives its share of the draws in the rest (Zhang et al. 2020).
+        cycles: the number of cycles of the cyclical schedule; None is 4.
         preconditioner: None, or "rmsprop": G = 1 / root mean square of the gradient, scaled to a mean of 1, from the
-            first half of the pilot (Li et al. 2016); it stays as it is from there, so it needs no correction term.
-        control_variates: take away the gradient's noise near the position halfway through the warm-up, at two gradients
-            per step.
-        tuning: steps of the pilot, which is needed for `step_size=None` and a preconditioner; None is 500.
+            first half of the pilot (Li et al. 2016); G is fixed from there on, so it needs no correction term.
+        control_variates: whether to take away the gradient's noise near the position halfway through the warm-up, at
+            the cost of two gradients per step.
+        tuning: steps of the pilot, which runs for `step_size=None` and for a preconditioner; None is 500.
     """
 
     draws: int = 500
@@ -134,7 +134,7 @@ class _StochasticGradient(Sampler):
 
     @property
     def _damping(self) -> float:
-        """A, the friction."""
+        """The friction a."""
         return 1.0
 
     @property
@@ -144,49 +144,49 @@ class _StochasticGradient(Sampler):
 
     @property
     def iterations(self) -> int:
-        """One per `thin` steps, of which the last gives a draw."""
+        """One iteration per `thin` steps, of which the last gives a draw."""
         return self._cycles.cycles * self._cycles.length
 
     @property
     def kept(self) -> Sequence[int]:
-        """Those after the warm-up, of each cycle."""
+        """The iterations after the warm-up of each cycle."""
         return self._cycles
 
     def _of_length(self, warmup: int, draws: int) -> _StochasticGradient:
-        """One short chain."""
+        """This method with one chain of `warmup` and `draws` steps."""
         cycles = 1 if self.schedule == "cyclical" else None
         return replace(self, chains=1, warmup=warmup, draws=draws, thin=1, cycles=cycles, until=None, keep="all")
 
     @property
     def caveat(self) -> str:
-        """Without a Metropolis step, the draws are biased."""
+        """The bias of draws without a Metropolis step."""
         return (
             f"{self.name.upper()} has no Metropolis step, so its draws are biased by the step size: the temperatures "
             "show how much, and half the step_size halves it."
         )
 
     def suited(self, target: Target, data: Data) -> _StochasticGradient:
-        """A minibatch needs a network or a subsampled plate, and no more rows than there are."""
+        """This method; a `batch_size` needs a network or a subsampled plate, and at least as many rows."""
         check_rows(self.name, self.batch_size, target, data)
         return self
 
     def kernel(self) -> LangevinKernel:
-        """How long it runs, and with which steps, are arrays of the settings; the rest shapes the program."""
+        """The kernel, with only what shapes the program: lengths and step sizes are in the settings."""
         precondition = self.preconditioner is not None
         return LangevinKernel(self._damping, self.batch_size, self.schedule, self.control_variates, precondition)
 
     def settings(self, target: Target, data: Data) -> Settings:
-        """Those of the pilot, if there is one."""
+        """The pilot's settings if there is one, else the chains' settings."""
         ones = np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision)
         settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
         return settings.piloted(self._tuning) if self._piloted else settings
 
     def pilot(self) -> _StochasticGradient | None:
-        """One chain that finds what is not given."""
+        """One chain that finds a step size that is not given, and the preconditioner; None if neither is sought."""
         return self._of_length(self._tuning - 1, 1) if self._piloted else None
 
     def tuned(self, settings: Settings, state: State) -> Settings:
-        """What the pilot found."""
+        """The chains' settings, with the step size and the preconditioner that the pilot found."""
         found = jax.device_get(state.settings)
         return Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size).found(found, self.schedule)
 
@@ -204,17 +204,17 @@ class _StochasticGradient(Sampler):
     def concerns(
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
-        """A gradient that is too noisy for its step, and draws that are not at the temperature."""
+        """The concerns that the gradient is too noisy for its step, and that the draws are not at the temperature."""
         temperature = float(data.temperature)
         found = noise_concern(statistics, self.control_variates) + temperature_concern(statistics, temperature)
         return tuple(f"{self.name}: {concern}" for concern in found)
 
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
-        """Over all rows; a minibatch's counts for its share of them."""
+        """How many gradients over all rows were taken; a minibatch's counts for its share of the rows."""
         return float(info["n_gradients"].sum())
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """Mean step size and temperature."""
+        """Mean step size and kinetic temperature."""
         step_size, temperature = (sums[name] / sums["count"] for name in ("step_size", "kinetic_temperature"))
         return f"step size {step_size:.3g}, kinetic temperature {temperature:.3g}"
 
@@ -223,8 +223,9 @@ class _StochasticGradient(Sampler):
 class SGLD(_StochasticGradient):
     """Stochastic gradient Langevin dynamics, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps; a pilot of 500 and they find the step. On
-    most networks that is too short for a posterior, and so is ten times that: without momentum a chain diffuses.
+    Defaults: 4 chains of 500 draws, one every 100 steps, after 10,000 steps of warm-up; a pilot of 500 steps and the
+    warm-up find the step size. On most networks that is too short for a posterior, and so is ten times that: without
+    momentum a chain diffuses.
     """
 
     name: ClassVar[str] = "sgld"
@@ -234,7 +235,8 @@ class SGLD(_StochasticGradient):
 class SGHMC(_StochasticGradient):
     """Stochastic gradient HMC, whose draws are biased by the step size; see the module.
 
-    Defaults: 4 chains of 500 draws, one every 500 steps, after 50,000 steps; a pilot of 500 and they find the step.
+    Defaults: 4 chains of 500 draws, one every 500 steps, after 50,000 steps of warm-up; a pilot of 500 steps and the
+    warm-up find the step size.
 
     Attributes:
         friction: a, above 0 and below 1: the share of the momentum that a step takes away.

@@ -6,12 +6,13 @@ step size follows as
 
     e = min( 0.05 * 2 a T / mean(G V),  0.2 / l )
 
-where the first keeps the gradient's noise at 5 % of the injected noise, and the second the variance along the stiffest
-direction, T / (l (1 - e l / 2)), within 10 %.
+where the first term keeps the gradient's noise at 5 % of the injected noise, and the second keeps the variance along
+the stiffest direction, T / (l (1 - e l / 2)), within 10 %.
 
 A pilot from the first chain's start finds G and a first e. Both quantities may grow by orders of magnitude on the way
-from a start to the posterior (V as 1 / s^4 where the noise s of the data is learned), so each chain goes on to adapt
-its own e through its warm-up. Then all is fixed. V is measured anew from the first draw on, to say what the draws had.
+from a start to the posterior (V as 1 / s^4 where the noise s of the data is learned), so each chain continues to adapt
+its own e through its warm-up. After it all is fixed. From the first draw on, V is measured afresh, to say how noisy the
+draws' gradients were.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ import numpy as np
 __all__ = ["SCHEDULES", "Cycles", "Settings", "Tuning"]
 
 _NOISE, _CURVATURE = 0.05, 0.2
-_MEMORY = 0.02  # of the running means, once they have seen 100 values; until then the k-th has a weight of k
+_MEMORY = 0.02  # a new value's share of a running mean after 100 values; until then the k-th has a weight of k
 _FIRST = 20  # measurements before the first step: enough for the power method
 _LOOK = 10  # steps between two measurements, which take three gradients each; up to ten times that between two draws
-_DAMPED = 0.1  # of the mean root: what keeps a weight with hardly any gradient from a step of any size
+_DAMPED = 0.1  # of the mean root is added, so that a weight with hardly any gradient does not get a huge step
 _EXPONENT, _DECAY = -1 / 3, 10.0
 _TINY = 1e-30
 
@@ -40,9 +41,9 @@ class Cycles(Sequence[int]):
     """The iterations whose draws are kept: those after the warm-up of each of several equal cycles.
 
     Attributes:
-        cycles: how many.
-        warmup: iterations of a cycle that are not kept.
-        draws: those that are.
+        cycles: how many cycles there are.
+        warmup: iterations of a cycle whose draws are not kept.
+        draws: iterations of a cycle whose draws are kept.
     """
 
     cycles: int
@@ -73,14 +74,14 @@ class Cycles(Sequence[int]):
 
 
 class Settings(NamedTuple):
-    """What all chains share; of a pilot, which is all warm-up; or of one chain, as it has adapted them.
+    """The settings of all chains; of a pilot, which is all warm-up; or of one chain, as it has adapted them.
 
     Attributes:
         step_size: e, at its largest.
         preconditioner: G.
         warmup: steps of a cycle before its draws.
         length: steps of a cycle.
-        thin: steps of a draw.
+        thin: steps per draw.
         seeking: whether the first warm-up looks for e.
     """
 
@@ -93,18 +94,18 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, cycles: Cycles, thin: int, preconditioner: np.ndarray, step_size: float | None) -> Settings:
-        """Those of a chain, without a step size if it is to be found."""
+        """The settings of the chains, with a step size of 0 if it is to be found."""
         first = preconditioner.dtype.type(step_size or 0.0)
         warmup, length = np.int32(cycles.warmup * thin), np.int32(cycles.length * thin)
         return cls(first, preconditioner, warmup, length, np.int32(thin), np.bool_(step_size is None))
 
     def piloted(self, steps: int) -> Settings:
-        """Those of a pilot of so many steps."""
+        """The settings of a pilot of `steps` steps."""
         all_steps = np.int32(steps)
         return self._replace(warmup=all_steps, length=all_steps, thin=np.int32(1), seeking=np.bool_(True))
 
     def found(self, pilot: Settings, schedule: str) -> Settings:
-        """Those of the chains, by the last of the pilot."""
+        """The settings of the chains, with what the `pilot`, by its last settings, has found."""
         step_size = self.step_size
         if self.seeking:
             step_size = type(step_size)(self._largest(pilot.step_size, schedule))
@@ -112,28 +113,28 @@ class Settings(NamedTuple):
 
     @property
     def pilot(self) -> Any:
-        """Whether these are a pilot's."""
+        """Whether these are a pilot's settings."""
         return self.warmup == self.length
 
     def draws(self, step: jax.Array) -> jax.Array:
-        """Whether a step is after its cycle's warm-up."""
+        """Whether `step` is after its cycle's warm-up."""
         return step % self.length >= self.warmup
 
     def adapts(self, step: jax.Array) -> Any:
-        """Whether a step is of the warm-up that looks for e."""
+        """Whether `step` is in the warm-up that looks for e."""
         return self.seeking & (step < self.warmup)
 
     def looks(self, step: jax.Array) -> jax.Array:
-        """Whether to measure at a step: at each of a pilot's, and now and then while e is sought or draws are made."""
+        """Whether to measure at `step`: always in a pilot, and now and then while e is sought or draws are made."""
         place = step % self.length
         drawing = self.draws(step)
         every = jnp.where(drawing, jnp.clip(self.thin, _LOOK, 10 * _LOOK), jnp.where(self.pilot, 1, _LOOK))
         return ((place - jnp.where(drawing, self.warmup, 0)) % every == 0) & (drawing | self.adapts(step))
 
     def adapted(self, tuning: Tuning, step: jax.Array, heat: jax.Array, schedule: str, precondition: bool) -> Settings:
-        """With what was measured so far: e in the first warm-up, G in the first half of a pilot. `heat` is a T.
+        """Set e in the first warm-up, and G in the first half of a pilot, by what was measured; `heat` is a T.
 
-        The first measurements move nothing: the power method begins anywhere, where the curvature is small.
+        The first measurements change nothing: the power method begins in any direction, where the curvature is small.
         """
         known = self.adapts(step) & (tuning.made >= jnp.minimum(_FIRST, self.warmup // 2))
         scale = self.preconditioner
@@ -145,20 +146,20 @@ class Settings(NamedTuple):
         return self._replace(step_size=jnp.where(known, step_size, self.step_size), preconditioner=scale)
 
     def _largest(self, step_size: Any, schedule: str) -> Any:
-        """E at its largest, for the step size that is wanted when draws begin; at most where steps are just stable."""
+        """The peak of e, from which it falls to `step_size` when draws begin; at most where steps are just stable."""
         rate, _ = SCHEDULES[schedule](self, self.warmup)
         return step_size / jnp.maximum(rate, _CURVATURE)
 
 
 class Tuning(NamedTuple):
-    """What was measured.
+    """What was measured of the gradient's noise and curvature.
 
     Attributes:
         square: mean square of the gradient, by coordinate.
         noise: V, by coordinate.
-        direction: of the largest curvature, of norm 1.
-        curvature: the largest.
-        made: how many measurements.
+        direction: the direction of the largest curvature, of norm 1.
+        curvature: l, the largest curvature.
+        made: how many measurements were made.
     """
 
     square: jax.Array
@@ -169,12 +170,12 @@ class Tuning(NamedTuple):
 
     @classmethod
     def begin(cls, direction: jax.Array) -> Tuning:
-        """Nothing measured yet."""
+        """The state before any measurement, with `direction` as the power method's first."""
         nothing, zero = jnp.zeros_like(direction), jnp.zeros((), direction.dtype)
         return cls(nothing, nothing, direction / jnp.linalg.norm(direction), zero, jnp.int32(0))
 
     def after(self, gradient: jax.Array, other: jax.Array, turned: jax.Array) -> Tuning:
-        """With one more measurement: two gradients at one position, and the direction turned by the Hessian there."""
+        """The state after one more measurement: two gradients at a position, and the direction times the Hessian."""
         rate = jnp.maximum(2 / (self.made + 2), _MEMORY).astype(gradient.dtype)
         curvature = jnp.linalg.norm(turned)
         return Tuning(
@@ -217,4 +218,4 @@ SCHEDULES: dict[str, Callable[[Settings, Any], tuple[Any, Any]]] = {
     "decaying": _decaying,
     "cyclical": _cyclical,
 }
-"""By name: the share of the step size at an iteration, and whether noise is injected."""
+"""Schedules by name: each gives the share of the step size at an iteration, and whether noise is injected."""

@@ -1,7 +1,7 @@
 """What the scalars of a stochastic gradient sampler say against its draws, when the run is over.
 
-`diagnostics.convergence` asks for more. Here is only what no user should overlook: the thresholds are wide, and what is
-measured must miss them by several Monte Carlo errors, so that a short run raises no false alarm.
+`diagnostics.convergence` is stricter. This module reports only what no user should overlook: its thresholds are wide,
+and a measured value must miss them by several Monte Carlo errors, so that a short run raises no false alarm.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from inference import mixing
 
 __all__ = ["noise_concern", "temperature_concern"]
 
-_TOO_MUCH = 0.1  # of the injected noise
-_FAR, _SURE = 0.5, 5.0  # from the temperature: as a share of it, and in standard errors
-_LEAST = 100  # draws per chain: fewer are a try, and their standard error is not to be believed
+_TOO_MUCH = 0.1  # the minibatches' noise as a share of the injected noise
+_FAR, _SURE = 0.5, 5.0  # distance from the temperature: as a share of it, and in standard errors
+_LEAST = 100  # draws per chain: fewer are a trial run, whose standard error is not to be believed
 
 
 def noise_concern(statistics: dict[str, np.ndarray], control_variates: bool) -> tuple[str, ...]:
-    """A gradient that is too noisy for its step, and what to do about it."""
+    """The concern that the gradient is too noisy for its step, and what to do about it; empty if it is not."""
     ratio = float(statistics["gradient_noise_ratio"].mean())
     if not ratio > _TOO_MUCH:
         return ()
@@ -30,7 +30,7 @@ def noise_concern(statistics: dict[str, np.ndarray], control_variates: bool) -> 
 
 
 def temperature_concern(statistics: dict[str, np.ndarray], temperature: float) -> tuple[str, ...]:
-    """Draws whose configurational temperature is far from the temperature that was asked for."""
+    """The concern that the draws' configurational temperature is far from `temperature`; empty if it is not."""
     values = statistics["configurational_temperature"][..., None].astype(np.float64)
     if values.shape[1] < _LEAST:
         return ()

@@ -4,7 +4,7 @@ r"""Expectations of a log prior under a normal, where they have a closed form.
     prior Laplace(m, b)    E log p(w) = -log 2 b - E|w - m| / b
                            E|w - m| = sigma sqrt(2 / pi) exp(-z^2 / 2) + (mu - m) erf(z / sqrt 2),  z = (mu - m) / sigma
 
-for w ~ N(mu, sigma^2). For a prior without one, such as a mixture of normals, draws have to do.
+for w ~ N(mu, sigma^2). For a prior without a closed form, such as a mixture of normals, draws estimate it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def expected_log_prob(location: jax.Array, scale: jax.Array, prior: Distribution
 def is_fixed(prior: Distribution) -> bool:
     """Whether a prior depends on nothing that is drawn, such as a scale with a prior of its own.
 
-    Where weights and scale are correlated under a guide, an expectation over the weights alone is not that of both.
+    Where weights and scale are correlated under a guide, an expectation over the weights alone is not the one over
+    both.
     """
     one = single(prior)
     return not any(isinstance(getattr(one, name), jax.core.Tracer) for name in ("loc", "scale") if hasattr(one, name))

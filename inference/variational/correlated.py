@@ -3,10 +3,10 @@ r"""Gaussian guides whose weights are correlated, over all unconstrained coordin
     lowrank     q(u) = N(mu, D (F F^T + I) D),    F is P x rank
     fullrank    q(u) = N(mu, D L L^T D),          L lower triangular with a diagonal of 1
 
-with D the diagonal of d = log(1 + exp(rho)): a step of the optimiser in F or L is then measured in the width of the
-guide, which starts narrow, and not in units of the weights. Entropy and
-density are NumPyro's; the expected log prior of independent normal weights needs the marginal variances alone. A full
-matrix has P (P + 1) / 2 numbers: it is for small networks.
+with D the diagonal matrix of d = log(1 + exp(rho)), so that a step of the optimiser in F or L is measured in widths of
+the guide, which starts narrow, and not in units of the weights. Entropy and density are NumPyro's; the expected log
+prior of independent normal weights needs only the marginal variances. A full matrix has P (P + 1) / 2 numbers: it is
+for small networks.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from models.validation import positive_integer
 __all__ = ["Correlated", "FullRank", "LowRank"]
 
 _FIRST_SCALE = 0.05  # as for independent normals
-_FIRST_FACTOR = 0.1  # of the width: little correlation, in random directions
+_FIRST_FACTOR = 0.1  # F in widths of the guide: little correlation, in random directions
 _MOST = 20_000  # weights for a full matrix: 0.8 GB in float32, and Adam keeps two more
 
 
 class Correlated(NamedTuple):
-    """The parameters: `location` has the shapes of the position, `rho` and `factor` are over its vector."""
+    """A guide's parameters: `location` has the shapes of the position, `rho` and `factor` are over its vector."""
 
     location: Position
     rho: jax.Array
@@ -43,10 +43,10 @@ class Correlated(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Joint(Guide):
-    """What both have in common."""
+    """Base of the low-rank and the full-rank guide."""
 
     def distribution(self, parameters: Correlated) -> Any:
-        """The log density of the flattened position."""
+        """q(u) over the flattened position."""
         raise NotImplementedError(f"{type(self).__name__} must be a distribution")
 
     def draw(self, target: Target, data: Data, parameters: Correlated, key: jax.Array) -> Drawn:
@@ -57,11 +57,11 @@ class _Joint(Guide):
         return Drawn(unravel(vector), distribution.log_prob(vector))
 
     def entropy(self, parameters: Correlated) -> jax.Array:
-        """In closed form."""
+        """H[q] in closed form."""
         return self.distribution(parameters).entropy()
 
     def expected_log_prior(self, parameters: Correlated, name: str, prior: Any) -> jax.Array | None:
-        """By the marginals, if the prior depends on no other site."""
+        """E_q[log p] of a site by its marginals; None if its prior depends on another site or has no closed form."""
         if not is_fixed(prior):
             return None
         _, unravel = ravel_pytree(parameters.location)
@@ -78,7 +78,7 @@ class _Joint(Guide):
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank(_Joint):
-    """A diagonal and some directions.
+    """A normal whose covariance is a diagonal matrix and `rank` directions.
 
     Attributes:
         rank: the number of directions.
@@ -92,7 +92,7 @@ class LowRank(_Joint):
         positive_integer("svi: rank", self.rank)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Correlated:
-        """Narrow around the start, in random directions."""
+        """A narrow guide around `position`, with random directions."""
         vector, _ = ravel_pytree(position)
         rank = min(self.rank, len(vector))
         factor = _FIRST_FACTOR / math.sqrt(rank) * jax.random.normal(key, (len(vector), rank), vector.dtype)
@@ -107,18 +107,18 @@ class LowRank(_Joint):
 
 @dataclass(frozen=True, kw_only=True)
 class FullRank(_Joint):
-    """A full covariance matrix."""
+    """A normal with a full covariance matrix."""
 
     name: ClassVar[str] = "fullrank"
 
     def check(self, target: Target, data: Data) -> None:
-        """The matrix must fit into memory."""
+        """Require that the covariance matrix fits into memory."""
         count = sum(math.prod(leaf.shape) for leaf in target.position(data).values())
         if count > _MOST:
             raise ValueError(f"svi: a full covariance of {count:,} weights is too large; use guide='lowrank'")
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Correlated:
-        """Narrow around the start, without correlation."""
+        """A narrow guide around `position`, without correlation."""
         vector, _ = ravel_pytree(position)
         rho = jnp.full_like(vector, math.log(math.expm1(_FIRST_SCALE)))
         return Correlated(position, rho, jnp.zeros((len(vector), len(vector)), vector.dtype))

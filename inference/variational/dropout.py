@@ -1,7 +1,7 @@
 r"""Dropout as a guide (Gal & Ghahramani 2016): every weight matrix is W = diag(z) M + sigma E, z Bernoulli(keep).
 
-From free energy to dropout training, once. With N rows, one draw W_i per row i and an independent prior N(0, s^2) on
-the weights, the free energy of `inference.variational.svi` at T = 1 and its one-draw estimate are
+How the free energy becomes the loss of dropout training: with N rows, one draw W_i per row i and an independent prior
+N(0, s^2) on the weights, the free energy of `inference.variational.svi` at T = 1 and its one-draw estimate are
 
     F(M) = -sum_i E_q[log p(y_i | x_i, W)] + KL(q, p)
         ~= -sum_i log p(y_i | x_i, W_i) + sum_layers keep / (2 s^2) |M|^2 + constants        (sigma -> 0)
@@ -14,8 +14,8 @@ constant. Dividing by tau / 2,
 
 is the summed squared error of a network trained with dropout, where x_i W_i = (x_i * z_i) M, and weight decay lambda;
 divided by N, the mean squared error with decay keep / (s^2 N tau). A classifier has no tau: F itself is its summed
-cross-entropy with decay keep / (2 s^2). `keep` is 1 - `rate`, the probability to drop. Masks are not scaled up by
-1 / keep, so a network trained with such masks elsewhere has keep M where we have M.
+cross-entropy with decay keep / (2 s^2). `keep` is 1 - `rate`, and `rate` is the probability to drop. Masks are not
+scaled up by 1 / keep, so a network trained elsewhere with scaled masks has keep M where we have M.
 
 At a fixed rate the rest is a constant. `rate="learn"` fits one rate per layer with the relaxed masks of Concrete
 dropout (Gal, Hron & Kendall 2017), against F with I = H(keep):  z = sigmoid((logit(keep) + logit(u)) / 0.1).
@@ -54,8 +54,8 @@ class Matrices(NamedTuple):
 
     Attributes:
         matrices: M of every weight matrix, by site.
-        logits: the logit of the rate of each, where it is learned; else empty.
-        others: all other sites: a position, or independent normals.
+        logits: the logit of each matrix's rate, where rates are learned; else empty.
+        others: the parameters of all other sites: a position, or independent normals.
     """
 
     matrices: Position
@@ -68,16 +68,16 @@ class Dropout(Guide):
     """Bernoulli masks on the inputs of every layer.
 
     Attributes:
-        rate: the probability to drop: a number for all layers, the first, which sees the network's inputs, included; a
+        rate: the probability to drop: a number for all layers, including the first, which sees the network's inputs; a
             mapping such as {"hidden0": 0.0, "output": 0.5, "default": 0.1}, by the layer whose inputs are dropped; or
-            "learn", one rate per layer by Concrete dropout.
+            "learn", which fits one rate per layer by Concrete dropout.
         sigma: the standard deviation of the noise on the weights; 0 for none, as dropout is commonly used.
-        per: what a mask is for: an input "unit", or each "weight" (DropConnect).
-        masks: "example", an independent one for each row, as in the paper's objective; or "shared" by all rows of a
-            step. With `particles=K` there are K of either.
-        mask_information: how much of its mask a row of weights gives away, in the entropy: all of it, as the "paper"
-            has it; or the "exact" value by quadrature, which differs where sigma is not small.
-        others: what biases and other sites get: a "point", or a "gaussian" factor.
+        per: what is dropped as one: an input "unit", or each "weight" by itself (DropConnect).
+        masks: "example" draws an independent mask for each row, as in the paper's objective; "shared" draws one for all
+            rows of a step. With `particles=K` there are K masks of either kind.
+        mask_information: how much of its mask a row of weights gives away, as the entropy counts it: "paper" takes all
+            of it; "exact" computes it by quadrature, which differs where sigma is not small.
+        others: the factor of biases and other sites: a "point", or a "gaussian".
     """
 
     name: ClassVar[str] = "dropout"
@@ -102,12 +102,12 @@ class Dropout(Guide):
             raise ValueError('svi: mask_information="exact" needs sigma above 0; at 0 the paper\'s value is exact')
 
     def singular(self, target: Target, data: Data) -> bool:
-        """Weights without noise, and points, have no density."""
+        """Whether draws have no density: weights without noise, and points, have none."""
         return not self._dense
 
     @property
     def by_row(self) -> bool:
-        """With a mask per row."""
+        """Whether each row has its own mask."""
         return self.masks == "example"
 
     @property
@@ -116,11 +116,11 @@ class Dropout(Guide):
 
     @property
     def has_points(self) -> bool:
-        """If the other sites are points."""
+        """Whether the other sites are points."""
         return self.others == "point"
 
     def check(self, target: Target, data: Data) -> None:
-        """Layers must be dense, and rates be for layers that are there."""
+        """Require that all layers are dense, and that each has a rate and each rate a layer."""
         noisy = self.sigma > 0 and self.by_row  # then the outputs are drawn, see `_PerExample`
         check_layers(
             'svi: guide="dropout" with sigma above 0 and masks="example"' if noisy else 'svi: guide="dropout"',
@@ -133,10 +133,10 @@ class Dropout(Guide):
                     raise ValueError(f"svi: rate is for '{layer}', which is no layer; there are {', '.join(layers)}")
             missing = [layer for layer in layers if layer not in dict(self.rate) and "default" not in dict(self.rate)]
             if missing:
-                raise ValueError(f"svi: rate has none for '{missing[0]}'; add it, or a 'default'")
+                raise ValueError(f"svi: rate has no entry for '{missing[0]}'; add it, or a 'default'")
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Matrices:
-        """Matrices whose mean, keep M, is the start."""
+        """Matrices whose mean, keep M, is `position`."""
         names = [f"{layer}.weight" for layer in layers_of(target, data)]
         logits = {}
         if self.rate == "learn":
@@ -152,17 +152,17 @@ class Dropout(Guide):
         return self._draw(parameters, key, relaxed=False)
 
     def strata(self, target: Target, data: Data, parameters: Matrices, key: jax.Array) -> tuple[None, Drawn]:
-        """One draw; with relaxed masks where the rate is learned."""
+        """One draw, with relaxed masks where the rate is learned."""
         return None, self._draw(parameters, key, relaxed=self.rate == "learn")
 
     def entropy(self, parameters: Matrices) -> jax.Array:
-        """Of matrices and normals; points have none."""
+        """H[q] of the matrices and of the other sites' normals; points have no entropy."""
         exact = self.mask_information == "exact"
         total = sum((self.distribution(parameters, name).entropy(exact) for name in parameters.matrices), jnp.zeros(()))
         return total + parameters.others.entropy() if self.others == "gaussian" else total
 
     def expected_log_prior(self, parameters: Matrices, name: str, prior: Any) -> jax.Array | None:
-        """Of a matrix or a normal; for a point its own log prior."""
+        """E_q[log p] of a matrix or a normal; None for a point, whose draw gives its log prior."""
         if name in parameters.matrices:
             return self.distribution(parameters, name).expected_log_prob(prior)
         if self.others == "gaussian":
@@ -170,7 +170,7 @@ class Dropout(Guide):
         return None
 
     def layers(self, parameters: Matrices, key: jax.Array) -> Callable[..., Any] | None:
-        """A mask per row."""
+        """A handler that gives each row its own mask; None if rows share one."""
         return partial(_PerExample, self, parameters, key) if self.by_row else None
 
     def fitted(self, parameters: Matrices) -> dict[str, np.ndarray]:
@@ -183,11 +183,11 @@ class Dropout(Guide):
         return matrices | rates | means | {f"{n}.std": np.asarray(leaf) for n, leaf in parameters.others.scale.items()}
 
     def distribution(self, parameters: Matrices, name: str) -> MaskedMatrix:
-        """The distribution of a weight matrix."""
+        """The distribution of the weight matrix `name`."""
         return MaskedMatrix(parameters.matrices[name], self._keep(parameters, name), self.sigma, self.per)
 
     def mask(self, parameters: Matrices, name: str, key: jax.Array, shape: tuple[int, ...], relaxed: bool) -> Any:
-        """Masks of a layer; relaxed ones are differentiable in the rate."""
+        """Masks for the weight matrix `name`; `relaxed` ones are differentiable in the rate."""
         keep = self._keep(parameters, name)
         dtype = parameters.matrices[name].dtype
         if not relaxed:

@@ -34,14 +34,14 @@ _FIRST_SCALE = 0.05  # small against the start of a weight, so that the first st
 
 
 class MeanField(NamedTuple):
-    """Independent normals, the parameters of the guide."""
+    """Independent normals, the parameters of the guide: mu is `location`, and sigma follows from `rho`."""
 
     location: Position
     rho: Position
 
     @property
     def scale(self) -> Position:
-        """Sigma."""
+        """The standard deviations sigma."""
         return jax.tree.map(jax.nn.softplus, self.rho)
 
     def draw(self, key: jax.Array) -> Drawn:
@@ -57,12 +57,12 @@ class MeanField(NamedTuple):
 
     def entropy(self) -> jax.Array:
         """H[q]."""
-        unit = 0.5 * math.log(2 * math.pi * math.e)  # of one standard normal
+        unit = 0.5 * math.log(2 * math.pi * math.e)  # the entropy of one standard normal
         return sum((jnp.sum(jnp.log(scale) + unit) for scale in self.scale.values()), start=jnp.zeros(()))
 
 
 def narrow(position: Position, scale: float = _FIRST_SCALE) -> MeanField:
-    """A narrow guide around a position."""
+    """Independent normals around `position`, with the standard deviation `scale`."""
     rho = math.log(math.expm1(scale))
     return MeanField(position, jax.tree.map(lambda leaf: jnp.full_like(leaf, rho), position))
 
@@ -74,9 +74,9 @@ class Gaussian(Guide):
     Attributes:
         estimator: how a step estimates the expected log-likelihood. "weights": one draw of the weights for all rows;
             "local": each row draws its own outputs of a layer (Kingma et al. 2015), for dense layers; "flipout": each
-            row turns signs of the one draw (Wen et al. 2018). All have the same expectation.
-        first_scale: every standard deviation at the start. With a prior that has a narrow part, such as a scale
-            mixture, one near that part lets weights stay there.
+            row flips signs of the one draw (Wen et al. 2018). All have the same expectation.
+        first_scale: the standard deviation of every weight at the start. With a prior that has a narrow part, such as a
+            scale mixture, a first scale near that part's width lets weights stay there.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -90,17 +90,17 @@ class Gaussian(Guide):
 
     @property
     def by_row(self) -> bool:
-        """With an estimator of its own."""
+        """Whether the estimator gives each row randomness of its own."""
         return ESTIMATORS[self.estimator] is not None
 
     def check(self, target: Target, data: Data) -> None:
-        """Layers must be such as the estimator can be used for."""
+        """Require layers that the estimator can be used for."""
         if self.by_row:
             instead = 'use estimator="flipout" or "weights"' if self.estimator == "local" else ""
             check_layers(f'svi: estimator="{self.estimator}"', target, data, instead)
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> MeanField:
-        """A narrow guide around the start."""
+        """A narrow guide around `position`."""
         return narrow(position, self.first_scale)
 
     def draw(self, target: Target, data: Data, parameters: MeanField, key: jax.Array) -> Drawn:
@@ -108,15 +108,15 @@ class Gaussian(Guide):
         return parameters.draw(key)
 
     def entropy(self, parameters: MeanField) -> jax.Array:
-        """In closed form."""
+        """H[q] in closed form."""
         return parameters.entropy()
 
     def expected_log_prior(self, parameters: MeanField, name: str, prior: Any) -> jax.Array | None:
-        """In closed form for a normal or Laplace prior."""
+        """E_q[log p] of a site, in closed form for a normal or Laplace prior; else None."""
         return expected_log_prob(parameters.location[name], jax.nn.softplus(parameters.rho[name]), prior)
 
     def layers(self, parameters: MeanField, key: jax.Array) -> Callable[..., Any] | None:
-        """The estimator."""
+        """The estimator as a handler around the model; None if all rows share a draw."""
         estimator = ESTIMATORS[self.estimator]
         return None if estimator is None else partial(estimator, parameters.location, parameters.scale, key)
 

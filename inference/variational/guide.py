@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
 
     Attributes:
         position: the draw.
-        log_density: log q of it, in the target's unconstrained coordinates.
+        log_density: log q at `position`, in the target's unconstrained coordinates.
     """
 
     position: Position
@@ -36,7 +36,7 @@ class Guide:
 
     Attributes:
         name: what `guide=...` calls it.
-        starts_at_map: whether it begins around a MAP point of a network unless the user says otherwise.
+        starts_at_map: whether the guide of a network begins around a MAP point unless the user says otherwise.
     """
 
     name: ClassVar[str]
@@ -65,11 +65,11 @@ class Guide:
         """Raise ValueError, before anything compiles, if the guide does not fit the model."""
 
     def identity(self, target: Target, data: Data) -> str:
-        """What a user's guide computes, so that one which has changed meets no old program; nothing for a record."""
+        """A fingerprint of a user's guide, so that a changed one is compiled again; empty for a built-in guide."""
         return ""
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
-        """The first parameters: narrow, around a start."""
+        """The first parameters, of a narrow guide around `position`."""
         raise NotImplementedError(f"{type(self).__name__} must say where it begins")
 
     def draw(self, target: Target, data: Data, parameters: Any, key: jax.Array) -> Drawn:
@@ -89,11 +89,11 @@ class Guide:
         return None
 
     def strata(self, target: Target, data: Data, parameters: Any, key: jax.Array) -> tuple[jax.Array | None, Drawn]:
-        """Draws that together estimate an expectation: their weights and the draws, stacked; None and one draw."""
+        """Weights and stacked draws that together estimate an expectation; None and a single draw without weights."""
         return None, self.draw(target, data, parameters, key)
 
     def fitted(self, parameters: Any) -> dict[str, np.ndarray]:
-        """What a user may want of the parameters, by name."""
+        """What a user may want to know of the parameters, by name."""
         return {}
 
     @classmethod

@@ -1,8 +1,8 @@
 r"""Dropout's distribution of a weight matrix: W = diag(z) M + sigma E, with z Bernoulli and E standard normal.
 
 A row of W, the K weights of one input unit, is w = z m + sigma e with P(z = 1) = keep: a mixture of two normals. With
-one mask per weight instead (DropConnect) each weight is such a row with K = 1. Its entropy and its KL divergence from a
-prior N(0, s^2), row by row:
+one mask per weight instead (DropConnect) each weight is such a row with K = 1. A row's entropy and its KL divergence
+from a prior N(0, s^2) are
 
     H[q]      = K/2 log(2 pi e sigma^2) + I(z; w)
     KL(q, p)  = (keep |m|^2 + K sigma^2) / (2 s^2) + K/2 (log(s^2 / sigma^2) - 1) - I(z; w)
@@ -34,7 +34,7 @@ from models.distributions import single
 
 __all__ = ["MaskedMatrix", "mask_entropy", "mask_information"]
 
-_GRID = np.linspace(-9.0, 9.0, 241)  # smooth and with light tails: the trapezoidal rule is exact to rounding here
+_GRID = np.linspace(-9.0, 9.0, 241)  # integrands are smooth with light tails: the trapezoidal rule is exact to rounding
 
 
 class MaskedMatrix(Distribution):
@@ -44,7 +44,7 @@ class MaskedMatrix(Distribution):
         matrix: M, (inputs, units).
         keep: the probability that an input unit, or a weight, is kept: a number, or one per layer as an array.
         sigma: the standard deviation of the noise.
-        per: what a mask is for, an input "unit" or a "weight".
+        per: what is kept or dropped as one, an input "unit" or a "weight".
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {
@@ -70,13 +70,13 @@ class MaskedMatrix(Distribution):
         return (inputs, units if self.per == "weight" else 1)
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
-        """Masks, then noise."""
+        """W, from masks that are drawn first and noise."""
         mask_key, noise_key = jax.random.split(key)
         mask = jax.random.bernoulli(mask_key, self.keep, (*sample_shape, *self.mask_shape))
         return self.around(mask.astype(self.matrix.dtype), noise_key)
 
     def around(self, mask: jax.Array, key: jax.Array) -> jax.Array:
-        """W for a given mask."""
+        """W given `mask`, with noise from `key`."""
         masked = mask * self.matrix
         if isinstance(self.sigma, float) and self.sigma == 0:
             return masked
@@ -84,16 +84,16 @@ class MaskedMatrix(Distribution):
 
     @property
     def mean(self) -> jax.Array:
-        """Keep M."""
+        """E[W] = keep M."""
         return self.keep * self.matrix
 
     @property
     def variance(self) -> jax.Array:
-        """Keep (1 - keep) M^2 + sigma^2."""
+        """Var[W] = keep (1 - keep) M^2 + sigma^2."""
         return self.keep * (1 - self.keep) * jnp.square(self.matrix) + jnp.square(self.sigma)
 
     def log_prob(self, value: jax.Array, intermediates: Any = None) -> jax.Array:
-        """The mixture's log density, row by row; nan at sigma = 0, where there is none."""
+        """The log density of the mixture, summed over rows; nan at sigma = 0, where there is none."""
         axes = -1 if self.per == "unit" else ()
         count = self.event_shape[1] if self.per == "unit" else 1
         with_mask = jnp.sum(jnp.square(value - self.matrix), axes)
@@ -145,13 +145,13 @@ def _kl_from_prior(q: MaskedMatrix, p: Independent) -> jax.Array:
 
 
 def mask_entropy(keep: Any) -> jax.Array:
-    """H(keep) in nats, 0 at 0 and 1."""
+    """H(keep) in nats; 0 where `keep` is 0 or 1."""
     inside, keep = _inside(keep)
     return jnp.where(inside, jax.scipy.special.entr(keep) + jax.scipy.special.entr(1 - keep), 0.0)
 
 
 def mask_information(distance: jax.Array, keep: Any) -> jax.Array:
-    """I(z; w) in nats of a row whose |m| / sigma is this distance, by quadrature; 0 where keep is 0 or 1."""
+    """I(z; w) in nats of a row whose |m| / sigma is `distance`, by quadrature; 0 where `keep` is 0 or 1."""
     inside, keep = _inside(keep)
     normal = np.exp(-0.5 * _GRID**2)
     weights = jnp.asarray(normal / normal.sum(), distance.dtype)
@@ -165,7 +165,7 @@ def mask_information(distance: jax.Array, keep: Any) -> jax.Array:
 
 
 def _inside(keep: Any) -> tuple[jax.Array, jax.Array]:
-    """Where a mask is random, and probabilities at which neither a value nor a gradient is infinite elsewhere."""
+    """Where a mask is random, and `keep` with 0.5 elsewhere, so that neither values nor gradients are infinite."""
     keep = jnp.asarray(keep)
     inside = (keep > 0) & (keep < 1)
     return inside, jnp.where(inside, keep, 0.5)

@@ -2,8 +2,9 @@
 
 The guide's `param` sites are its parameters, in unconstrained coordinates here; a param may be a tree of arrays. The
 guide is called with the arguments of the model and must sample every latent site under its name, by draws that are
-differentiable in the parameters; what else it samples must be marked as auxiliary. Its log density is NumPyro's, that
-of all its sites and factors, auxiliary ones included; the log-Jacobian takes it to unconstrained coordinates.
+differentiable in the parameters; anything else that it samples must be marked as auxiliary. Its log density is
+NumPyro's, over all its sites and factors, including auxiliary ones; the log-Jacobian takes it to unconstrained
+coordinates.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["Foreign"]
 
 @jax.tree_util.register_pytree_node_class
 class _Parameters:
-    """The params of a guide in unconstrained coordinates, each a tree of arrays, and their constraints, which are not.
+    """The params of a guide in unconstrained coordinates, each a tree of arrays, with their static constraints.
 
     Args:
         free: the params by name.
@@ -49,12 +50,12 @@ class _Parameters:
         return cls(children[0], kinds)
 
     def values(self) -> dict[str, Any]:
-        """The params themselves."""
+        """The params in their own coordinates, as the guide uses them."""
         return {name: jax.tree.map(biject_to(self.kinds[name]), tree) for name, tree in self.free.items()}
 
 
 class _Kinds(dict[str, Any]):
-    """Constraints by name, as part of a program: hashable."""
+    """Constraints by name, hashable because a program depends on them."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
@@ -62,10 +63,10 @@ class _Kinds(dict[str, Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign(Guide):
-    """A user's guide.
+    """A NumPyro guide of the user's.
 
     Attributes:
-        guide: the guide.
+        guide: a function that samples the model's sites, or an autoguide.
     """
 
     name: ClassVar[str] = "foreign"
@@ -81,13 +82,13 @@ class Foreign(Guide):
         return numbers < sum(math.prod(leaf.shape) for leaf in target.position(data).values())
 
     def check(self, target: Target, data: Data) -> None:
-        """The guide must sample the sites of the model, all of them by differentiable draws."""
+        """Require that the guide has params, and samples all sites of the model by differentiable draws."""
         if isinstance(self.guide, AutoLaplaceApproximation):
             raise ValueError(
                 "svi: AutoLaplaceApproximation is fitted as a point, and its normal is made of the curvature there, "
                 'which svi does not look at; use method="laplace"'
             )
-        if isinstance(self.guide, AutoGuide):  # looks at its model once, which nothing traced may see
+        if isinstance(self.guide, AutoGuide):  # it looks at its model once, outside of any trace
             handlers.seed(self.guide, jax.random.key(0))(*target.arguments.fill(data.arrays))
         _refuse_moving_supports(target, data)
         wanted, found = self._shapes(target, data)
@@ -98,7 +99,7 @@ class Foreign(Guide):
             if sampled[name]["shape"] != site["shape"]:
                 raise ValueError(
                     f"svi: the guide samples the site '{name}' with shape {sampled[name]['shape']}, and the model with "
-                    f"shape {site['shape']}; make them agree, or make the guide anew for these data"
+                    f"shape {site['shape']}; make them agree, or make a new guide for these data"
                 )
         for name, site in sampled.items():
             if name not in wanted and not site["infer"].get("is_auxiliary", False):
@@ -116,7 +117,7 @@ class Foreign(Guide):
                 raise ValueError(f"svi: the constraint of the guide's param '{name}' depends on data; give it numbers")
 
     def identity(self, target: Target, data: Data) -> str:
-        """A fingerprint of where it begins and what it draws."""
+        """A fingerprint of where the guide begins and what it draws."""
 
         def both(data: Data, key: jax.Array) -> Any:
             parameters = self.begin(target, data, {}, key)
@@ -125,7 +126,7 @@ class Foreign(Guide):
         return fingerprint(both, data, jax.random.key(0))
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> _Parameters:
-        """Where the guide itself begins."""
+        """The params with which the guide itself begins, whatever `position` is."""
         _, trace = self._log_probs(target, data, {}, key)
         params = {name: site for name, site in trace.items() if site["type"] == "param"}
         kinds = _Kinds({name: _constraint(site) for name, site in params.items()})
@@ -136,7 +137,7 @@ class Foreign(Guide):
         return _Parameters(free, kinds)
 
     def draw(self, target: Target, data: Data, parameters: _Parameters, key: jax.Array) -> Drawn:
-        """One call of the guide; its log density is that of all that it samples, and of its factors."""
+        """One call of the guide; the log density is over all that it samples, and its factors."""
         log_probs, trace = self._log_probs(target, data, parameters.values(), key)
         sites = latent_sites(target.trace(jax.random.key(0), data, "random"))
         transforms = {name: biject_to(site["fn"].support) for name, site in sites.items()}
@@ -148,7 +149,7 @@ class Foreign(Guide):
         return Drawn(position, log_density)
 
     def fitted(self, parameters: _Parameters) -> dict[str, np.ndarray]:
-        """Its params by name; the arrays of a tree by dotted names."""
+        """The guide's params by name; the arrays of a tree by dotted names."""
         wide = any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(parameters))
         with jax.enable_x64(wide):
             leaves, _ = jax.tree_util.tree_flatten_with_path(jax.device_get(parameters.values()))
@@ -174,7 +175,7 @@ class Foreign(Guide):
     def _log_probs(
         self, target: Target, data: Data, values: dict[str, Any], key: jax.Array
     ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
-        """The log density of each site of the guide, factors included, and its trace, with these values of params."""
+        """The log density of each site of the guide, factors included, and its trace, with params at `values`."""
 
         def substitute(site: dict[str, Any]) -> Any:
             return values.get(site["name"]) if site["type"] == "param" else None
@@ -184,7 +185,7 @@ class Foreign(Guide):
 
 
 def _refuse_moving_supports(target: Target, data: Data) -> None:
-    """Raise ValueError if where a site lives depends on another site: a NumPyro guide takes one place for all draws."""
+    """Raise ValueError if a site's support depends on another site: a NumPyro guide has one support for all draws."""
     bounds = [
         {name: jax.tree.leaves(site["fn"].support) for name, site in latent_sites(trace).items()}
         for trace in (target.trace(jax.random.key(seed), data, "random") for seed in (0, 1))

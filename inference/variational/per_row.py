@@ -8,8 +8,8 @@ don't average out. The handlers give each row its own randomness, and the model 
 
 `local` draws the outputs themselves (Kingma, Salimans & Welling 2015), which is exact where each weight is used once
 per row. Where a layer uses its weights at many positions of a row, or is called many times, as in a recurrence, its
-outputs share the draw: `local` would draw them apart, so it is refused there; flipout's signs are the same at all
-positions and in all calls (Wen et al. 2018), because their key depends on the layer's name alone.
+outputs share the draw: `local` would draw them independently, so it is refused there; flipout's signs are the same at
+all positions and in all calls (Wen et al. 2018), because their key depends on the layer's name alone.
 
 References: https://arxiv.org/abs/1506.02557, https://arxiv.org/abs/1803.04386.
 """
@@ -35,7 +35,7 @@ class Layerwise(Messenger):
     """Base of handlers that answer what dense layers ask. Subclasses give `answer`.
 
     Args:
-        key: of all layers.
+        key: the key from which each layer's key is made.
         fn: the model.
     """
 
@@ -53,12 +53,12 @@ class Layerwise(Messenger):
             msg["value"] = self.answer(msg["name"], *msg["args"])
 
     def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
-        """What the layer gives for each row; None leaves it to the weights given."""
+        """The layer's outputs for each row; None leaves them to `weight` and `bias`."""
         raise NotImplementedError(f"{type(self).__name__} must have an answer")
 
 
 class Local(Layerwise):
-    """The outputs of each layer drawn per row."""
+    """A handler that draws the outputs of each layer per row."""
 
     def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
         self.location, self.scale = location, scale
@@ -75,7 +75,7 @@ class Local(Layerwise):
 
 
 class Flipout(Layerwise):
-    """One deviation of the weights for all rows, with random signs per row."""
+    """A handler that uses one deviation of the weights for all rows, with random signs per row."""
 
     def __init__(self, location: Position, scale: Position, key: jax.Array, fn: Any = None) -> None:
         draw_key, signs_key = jax.random.split(key)
@@ -84,7 +84,7 @@ class Flipout(Layerwise):
         super().__init__(signs_key, fn)
 
     def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
-        """The mean, and the deviation with the row's signs on inputs and outputs."""
+        """The mean outputs plus the deviation, with the row's signs on inputs and outputs."""
         weights, biases = f"{layer}.weight", f"{layer}.bias"
         if weights not in self.location or biases not in self.location:
             return None
@@ -97,7 +97,7 @@ class Flipout(Layerwise):
 
 
 ESTIMATORS: dict[str, Any] = {"weights": None, "local": Local, "flipout": Flipout}
-"""The estimators by name."""
+"""The estimators by name; None where all rows share a draw."""
 
 
 def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
@@ -113,7 +113,7 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
             if msg["type"] != "layer":
                 return
             dense, _ = found.get(msg["name"], (True, True))
-            in_a_loop = trace_level() != self.outermost  # whose body is traced once
+            in_a_loop = trace_level() != self.outermost  # a loop's body is traced once
             once = msg["name"] not in found and msg["args"][0].ndim == 2 and not in_a_loop
             found[msg["name"]] = dense and msg["fn"] is affine, once
 
@@ -126,10 +126,10 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
 
 
 def check_layers(what: str, target: Target, data: Data, instead: str = "") -> None:
-    """Require layers, all of them dense; and, if there is a remedy to give, that each uses its weights once per row."""
+    """Require layers, all of them dense; and, if `instead` is a remedy, that each uses its weights once per row."""
     layers, sites = layers_of(target, data), target.position(data)
     if not layers:
-        raise ValueError(f"{what} needs a model with the layers of models, which this one has not")
+        raise ValueError(f"{what} needs a model with the layers of models, and this one has none")
     for name, (dense, used_once) in layers.items():
         if not dense:
             raise ValueError(f"{what} is for dense layers, which '{name}' is not")

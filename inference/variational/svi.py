@@ -6,12 +6,11 @@ Minimises the variational free energy over the guide q, in unconstrained coordin
 
 where T' = T under `tempering="posterior"` and 1 under "likelihood"; at T = 1 it is -log p(y) + KL(q || posterior). The
 expected log-likelihood is an average over `particles` draws and a minibatch (unbiased, by `inference.target.density`);
-expected log-prior and entropy are in closed form where the guide has one, and averages over the same draws where it has
-not.
+expected log-prior and entropy are in closed form where the guide has one, and averages over the same draws elsewhere.
 
-With minibatches the last three terms, KL(q || prior) at T = 1, belong to every one of the M steps of an epoch in equal
-parts, or, by Blundell et al. (2015, equation 9), to step i = 1, ..., M with weight 2^(M - i) / (2^M - 1): the first
-steps are led by the prior, the last ones by the data. Written as 2^-i / (1 - 2^-M), which can't overflow.
+With minibatches the last three terms, KL(q || prior) at T = 1, are shared equally by the M steps of an epoch, or, by
+Blundell et al. (2015, equation 9), given to step i = 1, ..., M with weight 2^(M - i) / (2^M - 1): the first steps are
+led by the prior, the last ones by the data. The weight is computed as 2^-i / (1 - 2^-M), which can't overflow.
 
 After the last step the posterior is `draws` independent draws from the guide. Each comes with `lp`, the log density it
 approximates, and, unless the guide is singular, `guide_log_density`, log q, which importance diagnostics need.
@@ -64,7 +63,7 @@ class FreeEnergy(Objective):
     kl_weights: str
 
     def begin(self, target: Target, data: Data, position: Position, key: jax.Array) -> Any:
-        """A narrow guide around the start."""
+        """The guide's first parameters."""
         return self.guide.begin(target, data, position, key)
 
     def loss(
@@ -108,21 +107,22 @@ class FreeEnergy(Objective):
 class SVI(Optimisation):
     """Variational inference with a guide.
 
-    Defaults: 15,000 steps of the full batch, then 1,000 draws. The options of a guide may be given beside its name:
+    Defaults: 15,000 steps of the full batch, then 1,000 draws. The options of a guide may be given next to its name:
     `SVI(guide="dropout", rate=0.05)` is `SVI(guide=inference.Dropout(rate=0.05))`.
 
     Attributes:
         guide: "gaussian", one normal per weight (Bayes by Backprop); "lowrank" or "fullrank", correlated normals;
             "mixture" of Gaussians; "dropout" (MC dropout); a record such as `inference.Dropout(rate=0.05)`, whose help
             explains its options; or any NumPyro guide.
-        draws: taken from the guide when it is fitted.
+        draws: how many draws are taken from the fitted guide.
         particles: draws per step that estimate the expectations.
-        kl_weights: how the KL divergence from the prior is dealt out to the minibatches of an epoch, "uniform" or
+        kl_weights: how the KL divergence from the prior is shared out among the minibatches of an epoch, "uniform" or
             "blundell".
-        start: around which point a guide that has a name begins: "random", "map" or "prior". None is "map" for a
+        start: the point around which a guide that has a name begins: "random", "map" or "prior". None is "map" for a
             network, where a guide around a random point can collapse onto the prior, and "random" for dropout and for
             any other model.
-        restarts: fit so many of them from different starts, side by side, and keep the one with the least free energy.
+        restarts: how many guides to fit from different starts, side by side; the one with the least free energy is
+            kept.
     """
 
     name: ClassVar[str] = "svi"
@@ -164,11 +164,11 @@ class SVI(Optimisation):
 
     @classmethod
     def takes(cls) -> tuple[str, ...]:
-        """The names of its options and of those of the guides."""
+        """The names of SVI's own options and of the guides' options."""
         return (*super().takes(), *_GUIDE_OPTIONS)
 
     def options(self) -> dict[str, Any]:
-        """The options by name, those of the guide beside its name; None for those that are not given."""
+        """The options by name, including the guide's; an option of a guide that is not given is None."""
         nothing = dict.fromkeys(_GUIDE_OPTIONS)
         if isinstance(self.guide, Foreign):
             return {**super().options(), **nothing, "guide": self.guide.guide}
@@ -185,7 +185,7 @@ class SVI(Optimisation):
         return FreeEnergy(self.guide, self.particles, self.kl_weights)
 
     def suited(self, target: Target, data: Data) -> Optimisation:
-        """With a start that suits model and guide, if it is left open; rows must be known for minibatches."""
+        """This method, with a start that suits model and guide if it is left open; minibatches need known rows."""
         super().suited(target, data)
         self.guide.check(target, data)
         if self.guide.by_row and self.chunk_size is not None and self.batch_size is None:
@@ -200,13 +200,13 @@ class SVI(Optimisation):
         return replace(self, start="map" if at_map else "random")
 
     def identity(self, target: Target, data: Data) -> str:
-        """The guide's and the schedule's."""
+        """A fingerprint of the guide and of the schedule, where they are the user's own."""
         return self.guide.identity(target, data) + super().identity(target, data)
 
     def conclude(
         self, target: Target, data: Data, state: OptimisationState, key: jax.Array
     ) -> tuple[Emission, OptimisationState]:
-        """Independent draws from the guide, with both log densities."""
+        """Independent draws from the guide, with `lp` and, unless the guide is singular, `guide_log_density`."""
         family = self.guide
         singular = family.singular(target, data)
 
@@ -230,7 +230,7 @@ def _blundell(batch: Minibatch) -> jax.Array:
 
 
 def chosen_guide(guide: Any, options: dict[str, Any]) -> Guide:
-    """The record of a guide, from its name and its options, or of a user's own; options that are None are left out."""
+    """The record of a guide, from its name and `options`, or of a user's own; options that are None are left out."""
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(guide, type):
         name = guide.__name__
