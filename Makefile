@@ -5,13 +5,20 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test validate references check format bench reproduce clean
+.PHONY: demo quick test validate references check format bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
 
+# Unit tests alone: after every edit, in less than a minute.
+quick: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2 tests/unit
+
+# Most of the time of the tests is XLA's compiler, so where a program runs for a moment it is not optimised.
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/runs tests/survival
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/accuracy
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -24,7 +31,7 @@ format: $(READY)
 
 # Long validations: large data, long trajectories, what one sample is too small to show.
 validate: $(READY)
-	$(BIN)/python -m pytest -m validate -s
+	$(BIN)/python -m pytest -m validation -s
 
 # The moments that samplers are tested against, by an independent sampler.
 references: $(READY)

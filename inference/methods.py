@@ -125,7 +125,7 @@ class Method:
         return self
 
     def fixed(self) -> Method:
-        """This method with no option that follows temperature or prior, so that runs of a sweep differ only in those."""
+        """This method with no option left to follow temperature or prior, so that runs of a sweep differ in those."""
         return self
 
     def identity(self, target: Target, data: Data) -> str:
@@ -156,7 +156,7 @@ class Method:
         return None
 
     def pilot(self) -> Method | None:
-        """A one-chain method with the same kernel, run before the chains from the start of chain 0; None for no pilot."""
+        """A one-chain method with the same kernel, run first, from the start of chain 0; None if there is no pilot."""
         return None
 
     def tuned(self, settings: Any, state: Any) -> Any:
@@ -183,7 +183,7 @@ class Method:
         return float(info["n_steps"].sum())
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """A few words for the progress bar, from the last piece's scalars `info` and the `sums` of all scalars so far."""
+        """A few words for the progress bar, from the last piece's scalars `info` and the `sums` of all scalars."""
         return ""
 
     @classmethod

@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
 from scipy.special import log_softmax, logsumexp
 
+from models.layers import Batch
 from models.likelihoods import Likelihood, check_targets, scale_of_log_variance
 from models.validation import finite_array, positive_integer
 
@@ -85,7 +86,7 @@ class Categorical(LabelLikelihood):
         """One logit per class."""
         return self.classes
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, " n"] | None) -> None:
         """y ~ Categorical(softmax(outputs))."""
         with numpyro.plate("data", outputs.shape[0]):
             numpyro.sample("y", dist.Categorical(logits=outputs), obs=y)
@@ -105,7 +106,7 @@ class Bernoulli(LabelLikelihood):
         """One logit."""
         return 1
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, " n"] | None) -> None:
         """y ~ Bernoulli(sigmoid(outputs))."""
         with numpyro.plate("data", outputs.shape[0]):
             numpyro.sample("y", dist.Bernoulli(logits=outputs[:, 0]), obs=y)
@@ -150,7 +151,7 @@ class NoisyLogits(LabelLikelihood):
         """Logits, then standard deviations."""
         return jnp.concatenate([heads[:, : self.classes], scale_of_log_variance(heads[:, self.classes :])], axis=1)
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, " n"] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, " n"] | None) -> None:
         """y ~ Categorical(mean over points of softmax(f + sigma * point))."""
         logits, scale = outputs[:, None, : self.classes], outputs[:, None, self.classes :]
         points = _points(self.classes, self.nodes).astype(np.float32)

@@ -17,6 +17,7 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float, Shaped
 
 from models.conditionals import NormalConditional, StudentConditional
+from models.layers import Batch
 from models.priors import Univariate
 from models.rules import positive_prior
 from models.validation import finite_array, in_precision, plain_numbers, positive_integer, positive_number
@@ -49,7 +50,7 @@ class Likelihood:
         """The outputs of the network's last layer in the form in which predictions report them."""
         return heads
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, "n ..."] | None) -> None:
         """Sample the targets given the linked outputs, at the site "y" inside the plate "data"."""
         raise NotImplementedError(f"{type(self).__name__} must observe the targets")
 
@@ -127,7 +128,7 @@ class RealLikelihood(Likelihood):
         """Outputs and noise for the targets `location + scale * y`."""
         return outputs * scale + location, np.asarray(noise * scale)
 
-    def _observe(self, distribution: dist.Distribution, y: Array | None) -> None:
+    def _observe(self, distribution: dist.Distribution, y: Batch | None) -> None:
         with numpyro.plate("data", distribution.batch_shape[0], dim=-2 if self.outputs > 1 else -1):
             numpyro.sample("y", distribution, obs=y)
 
@@ -180,7 +181,7 @@ class Gaussian(_Noise):
     outputs: int = 1
     prior: Any = _UNIT
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, "n ..."] | None) -> None:
         """y ~ N(outputs, noise^2)."""
         noise = self._sample_noise()
         self._observe(dist.Normal(outputs if self.outputs > 1 else outputs[:, 0], noise), y)
@@ -214,7 +215,7 @@ class StudentTNoise(_Noise):
         super().__post_init__()
         positive_number("StudentTNoise: df", self.df)
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, "n ..."] | None) -> None:
         """y ~ StudentT(df, outputs, noise)."""
         noise = self._sample_noise()
         self._observe(dist.StudentT(self.df, outputs if self.outputs > 1 else outputs[:, 0], noise), y)
@@ -257,7 +258,7 @@ class HeteroscedasticGaussian(RealLikelihood):
         """Means, then standard deviations."""
         return jnp.concatenate([heads[:, : self.outputs], scale_of_log_variance(heads[:, self.outputs :])], axis=1)
 
-    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Array, "n ..."] | None) -> None:
+    def observe(self, outputs: Float[Array, "n k"], y: Shaped[Batch, "n ..."] | None) -> None:
         """y ~ N(mean, scale^2), both outputs."""
         mean, scale = outputs[:, : self.outputs], outputs[:, self.outputs :]
         self._observe(dist.Normal(mean, scale) if self.outputs > 1 else dist.Normal(mean[:, 0], scale[:, 0]), y)

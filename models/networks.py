@@ -30,7 +30,7 @@ __all__ = ["Architecture", "Network"]
 class Architecture(Protocol):
     """A frozen record of layers: samples their weights from the prior and applies them to a batch."""
 
-    def __call__(self, x: Array, outputs: int, prior: Prior) -> Array:
+    def __call__(self, x: Batch, outputs: int, prior: Prior) -> Array:
         """The last layer's outputs for a batch, of shape (n, outputs)."""
         ...
 
@@ -64,15 +64,15 @@ class Network:
                 f"{type(self.likelihood).__name__}"
             )
 
-    def __call__(self, x: Float[Array, "n ..."], y: Shaped[Array, "n ..."] | None = None) -> None:
+    def __call__(self, x: Float[Batch, "n ..."], y: Shaped[Batch, "n ..."] | None = None) -> None:
         """Sample every weight from the prior, and the targets; with `y` given, observe them."""
         self.likelihood.observe(self.outputs(x), y)
 
-    def outputs(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
+    def outputs(self, x: Float[Batch, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the network's outputs; `handlers.substitute` puts given weights in."""
         return self.likelihood.link(self.heads(x))
 
-    def heads(self, x: Float[Array, "n ..."]) -> Float[Array, "n k"]:
+    def heads(self, x: Float[Batch, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the last layer's outputs, before the likelihood's link."""
         return self.architecture(x, self.likelihood.heads, self.prior)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from models.classifiers import Bernoulli, Categorical
-from models.layers import ACTIVATIONS, dense
+from models.layers import ACTIVATIONS, Batch, dense
 from models.likelihoods import Gaussian, Likelihood
 from models.networks import Network
 from models.priors import Normal, Prior
@@ -40,7 +40,7 @@ class Perceptron:
         if not callable(self.activation):
             one_of("activation", self.activation, ACTIVATIONS)
 
-    def __call__(self, x: Float[Array, "n d"], outputs: int, prior: Prior) -> Float[Array, "n k"]:
+    def __call__(self, x: Float[Batch, "n d"], outputs: int, prior: Prior) -> Float[Array, "n k"]:
         """h <- activation(h W + b) for each hidden layer, then h W + b."""
         activation = self.activation if callable(self.activation) else ACTIVATIONS[self.activation]
         for i, units in enumerate(self.hidden):

@@ -13,19 +13,22 @@ import jaxtyping
 import numpy as np
 import pytest
 
-import tests.shapes  # noqa: F401 (which the hook asks for by name)
+import tests.helpers.shapes  # noqa: F401 (which the hook asks for by name)
 
 # Most of the time of the tests is XLA's compiler. An older way to emit loops takes two thirds of the time to compile,
 # and its programs are as fast; read when the first program is made.
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("MPLBACKEND", "agg")
-_hook = jaxtyping.install_import_hook(["data", "models", "inference", "diagnostics"], "tests.shapes.checked")
+_hook = jaxtyping.install_import_hook(["data", "models", "inference", "diagnostics"], "tests.helpers.shapes.checked")
 
 import data  # noqa: E402 (after the hook)
 import inference  # noqa: E402
 import models  # noqa: E402
 from inference.engine.pace import pace  # noqa: E402
 
+pytest_plugins = ["tests.helpers.posteriors", "tests.helpers.run_directories"]
+
+TIERS = ("unit", "runs", "accuracy", "survival", "validation")
 _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
 
@@ -41,6 +44,14 @@ def _programs_are_let_go():
     if maps.exists() and len(maps.read_bytes().splitlines()) > _MOST_MAPS:
         jax.clear_caches()
         gc.collect()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test is marked by its tier, the folder of `tests/` that it is in."""
+    for item in items:
+        tier = item.path.relative_to(Path(__file__).parent).parts[0]
+        assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
+        item.add_marker(tier)
 
 
 @pytest.fixture

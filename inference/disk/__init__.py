@@ -1,4 +1,4 @@
-"""The same loop, durable: arrays that fill up, manifests, states as bytes, the directory of a run.
+"""Runs that outlive their process: arrays that fill up, manifests, states as bytes, the directory of a run.
 
 Built on `engine`; a reader needs NumPy alone.
 """

@@ -1,8 +1,8 @@
 """One array of a run on disk: the values of all chains, (chain, draw, ...), in one `.npy` file that fills up.
 
 The file has its full length from the beginning and takes no space where nothing has been written (it is sparse), so
-anyone can open it with `numpy.load(path, mmap_mode="r")`, while the run goes on as well. Each chain's part is only ever
-written at its end. How much of it counts is not in the file: a manifest says so, with the SHA-256 of every chunk of
+anyone can open it with `numpy.load(path, mmap_mode="r")`, even while the run goes on. Each chain's part is only ever
+appended to. How many of its draws count is not in the file: a manifest says so, with the SHA-256 of every chunk of
 draws, so that what a crash left half written is never read.
 """
 
@@ -27,9 +27,9 @@ class Column:
     """An array on disk.
 
     Args:
-        path: of the file.
-        shape: of the whole array, (chain, draw, ...).
-        dtype: of its numbers.
+        path: the file.
+        shape: the shape of the whole array, (chain, draw, ...).
+        dtype: the type of its numbers.
         length: draws per chunk; None takes as many as `inference.engine.pace` allows.
     """
 
@@ -50,7 +50,7 @@ class Column:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def create(self) -> None:
-        """Make the file, with nothing in it, in place of whatever is there."""
+        """Make the file, without any draws, in place of whatever is there."""
         self.path.unlink(missing_ok=True)
         with open(self.path, "xb") as file:
             header = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
@@ -78,7 +78,7 @@ class Column:
         return self._counts[chain]
 
     def digests(self, chain: int) -> list[str]:
-        """The SHA-256 of every chunk of a chain, the one under way included."""
+        """The SHA-256 of every chunk of a chain, including the last one, which may not be full."""
         under_way = self._counts[chain] % self.length
         return self._digests[chain] + ([self._open[chain].hexdigest()] if under_way else [])
 
@@ -98,7 +98,7 @@ class Column:
         return count
 
     def readable(self) -> bool:
-        """Whether the file is there and is that of this array."""
+        """Whether the file is there and holds this array."""
         try:
             self.values()
         except (OSError, ValueError):  # gone, cut off, or another file in its place
@@ -106,7 +106,7 @@ class Column:
         return True
 
     def go_on(self, chain: int, count: int, digests: list[str]) -> None:
-        """Go on after a chain's first `count` draws, whose chunks are sound."""
+        """Continue writing after a chain's first `count` draws, whose chunks are sound."""
         whole = count // self.length
         rest = np.ascontiguousarray(self.values()[chain, whole * self.length : count]) if count else np.zeros(0)
         self._digests[chain] = list(digests[:whole])
@@ -114,17 +114,17 @@ class Column:
         self._counts[chain] = count
 
     def look(self, chain: int, count: int) -> None:
-        """Only a chain's first `count` draws are looked at, and none will be written."""
+        """Read a chain's first `count` draws only; none will be written."""
         self._counts[chain] = count
 
     def values(self) -> np.ndarray:
-        """The whole array, read from the disk where it is looked at.
+        """The whole array, memory-mapped, so that only what is used is read from the disk.
 
         Raises:
-            ValueError: if the file is not that of this array.
+            ValueError: if the file does not hold this array.
         """
         if not stat.S_ISREG(self.path.lstat().st_mode):
-            raise ValueError(f"{self.path} is a link, or no regular file")
+            raise ValueError(f"{self.path} is a link, or not a regular file")
         if not self.size:
             return np.zeros(self.shape, self.dtype)
         values = np.load(self.path, mmap_mode="r", allow_pickle=False)

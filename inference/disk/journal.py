@@ -6,9 +6,9 @@ A stage has a folder:
     state-0.bin, state-1.bin               all chains' states, the bytes of their arrays one after the other
     manifest-0.json, manifest-1.json       how many draws count, the SHA-256 of their chunks and of the state
 
-Saving writes first the arrays, then the state, then the manifest, each to the disk before the next begins, and the two
-places of state and manifest in turn. So a kill at any moment leaves the last save whole; a damaged one is told by its
-SHA-256, and the one before it takes its place. Names of files are fixed: no text of a manifest becomes a path.
+Saving writes first the arrays, then the state, then the manifest, each to the disk before the next begins; the two
+places of state and manifest take turns. So a kill at any moment leaves the last save whole. A damaged save is known by
+its SHA-256, and the save before it takes its place. Names of files are fixed: no text of a manifest becomes a path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Journal(Ledger):
     """What the chains of a stage have emitted, on disk.
 
     Args:
-        folder: of the stage; the stage is resumed from what it holds already.
+        folder: the stage's folder; the stage is resumed from what the folder already holds.
         every: seconds between two saves.
     """
 
@@ -62,7 +62,7 @@ class Journal(Ledger):
     def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
         """Each chain as it was last saved; None where there is nothing to resume.
 
-        A damaged save gives way to the one before it. A chain whose draws are damaged begins anew.
+        A damaged save gives way to the one before it. A chain whose draws are damaged starts over.
         """
         if not self._manifests:
             return [None] * chains
@@ -87,7 +87,7 @@ class Journal(Ledger):
         return found
 
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
-        """Make the files, unless they are there."""
+        """Make the files for `chains` x `length` draws shaped like `emission`, unless they are there."""
         described = [
             {"group": group, "name": name, "dtype": _dtype(name, leaf), "shape": [chains, length, *leaf.shape]}
             for group, leaves in zip(("draws", "scalars"), emission, strict=True)
@@ -99,7 +99,7 @@ class Journal(Ledger):
         elif described != [{key: column[key] for key in described[0]} for column in self.manifest["columns"]]:
             raise ValueError(f"{self._folder} holds other sites or shapes than this run has")
         for column in self._columns.values():
-            if self.manifest is None or not column.readable():  # then all its chains begin anew
+            if self.manifest is None or not column.readable():  # then all its chains start over
                 column.create()
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
@@ -154,7 +154,7 @@ class Journal(Ledger):
         self._pause = max(self._every, min(self._share * (self._saved - began), _LONGEST))
 
     def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
-        """Draws and scalars of some chains, cut to the shortest; they stay on disk until they are looked at."""
+        """Draws and scalars of `chains`, cut to the shortest and to `most`; they stay on disk until they are used."""
         groups: tuple[Values, Values] = {}, {}
         for (group, name), column in self._columns.items():
             count = min((column.count(chain) for chain in chains), default=0)
@@ -162,16 +162,19 @@ class Journal(Ledger):
         return groups
 
     def look(self, template: Callable[[], Any] | None) -> tuple[Values, Values, list[Any]]:
-        """Draws and scalars so far of the chains that go on, for one who only reads, and their states, if asked for.
+        """Read, and only read, what the chains that have not stopped have drawn so far.
 
         A chain whose draws are damaged is cut off before the damage.
+
+        Returns:
+            Draws, scalars, and the chains' states in the form of `template()`; no states if `template` is None.
         """
         if self.manifest is None:
             return {}, {}, []
         ends: list[Any] = []
         if template is not None:
             form = template()
-            state = self._choose(form)  # before the draws are looked through, which may take long
+            state = self._choose(form)  # before the draws are checked, which may take long
             if state is None:
                 raise ValueError(f"{self._folder}: no state is whole")
             ends = unpacked(state, form, len(self.manifest["chains"]))
@@ -206,7 +209,7 @@ class Journal(Ledger):
             counts[group] += 1
 
     def _sound(self, chain: int, saved: dict[str, Any], consequence: str) -> int:
-        """How many of the draws of a chain are as they were written; the damage is named."""
+        """How many of a chain's first draws are as they were written; warns of damage, and of its `consequence`."""
         least = saved["kept"]
         for column, digests in zip(self._columns.values(), saved["digests"], strict=True):
             sound = column.sound(chain, saved["kept"], digests)
@@ -217,7 +220,7 @@ class Journal(Ledger):
         return least
 
     def _choose(self, form: Any) -> bytes | None:
-        """The state of the newest save that is whole, which becomes the only one; a damaged one is named."""
+        """The state of the newest save that is whole, which becomes the only save; warns of damaged ones."""
         while self._manifests:
             manifest = self._manifests[0]
             path = self._folder / f"state-{manifest['place']}.bin"
@@ -233,10 +236,10 @@ class Journal(Ledger):
         return None
 
     def _make_room(self) -> None:
-        """See that all draws will fit on the disk, and make the folder.
+        """Make the folder, and check that all draws will fit on its disk.
 
         Raises:
-            OSError: if they won't.
+            OSError: if the draws won't fit.
         """
         self._folder.mkdir(exist_ok=True)
         self.size = sum(column.size for column in self._columns.values())

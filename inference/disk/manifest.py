@@ -25,7 +25,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """The saves of a stage that are whole, the newest first; a damaged one is named."""
+    """The manifests of a stage that are whole, the newest first; warns of damaged ones."""
     found = []
     for place in (0, 1):
         path = folder / f"manifest-{place}.json"
@@ -42,7 +42,7 @@ def read_manifests(folder: Path) -> list[dict[str, Any]]:
 
 
 def _checked(manifest: dict[str, Any], place: int) -> dict[str, Any]:
-    """A manifest, if it is one: whoever wrote it, its numbers must be possible."""
+    """The manifest itself, after a check: whoever wrote it, its numbers must be possible."""
     columns, chains = manifest["columns"], manifest["chains"]
     sizes = {tuple(column["shape"][:2]) for column in columns}
     if len(sizes) != 1:

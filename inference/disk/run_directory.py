@@ -38,7 +38,7 @@ _ASKED = (
 )  # fmt: skip
 _HALF_WRITTEN = (".arguments-", ".run.json.", ".state-", ".manifest-")
 _OURS = ("run.lock", "arguments-", *_HALF_WRITTEN)  # what a run that never began may leave
-_MOST = 2**36  # bytes of an array of data
+_MOST = 2**36  # bytes that an array of data may have
 _STAGES = ("start", "pilot", "chains")
 
 
@@ -46,7 +46,7 @@ class RunDirectory:
     """A run on disk. As a context it holds the lock.
 
     Args:
-        path: of the directory.
+        path: the directory.
         every: seconds between two saves.
     """
 
@@ -59,14 +59,14 @@ class RunDirectory:
         return (self.path / "run.json").exists()
 
     def create(self, asked: dict[str, Any], arrays: list[np.ndarray]) -> None:
-        """Write down what was asked for."""
+        """Write down `asked`, what was asked for, and `arrays`, the arrays among the model's arguments."""
         for i, array in enumerate(arrays):
             write_durably(self.path / f"arguments-{i}.npy", _npy(array))
         described = {"format": _FORMAT, "sha256": _digest(asked), **asked}
         write_durably(self.path / "run.json", json.dumps(described, indent=1).encode())
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for.
+        """What was asked for when the run began.
 
         Raises:
             FileNotFoundError: if there is no run here.
@@ -89,7 +89,7 @@ class RunDirectory:
             raise ValueError(f"{path} can't be read, or it is damaged: {error}") from error
 
     def arguments(self, asked: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The model's arguments.
+        """The model's arguments, from their description in `asked` and the arrays on disk.
 
         Raises:
             ValueError: if an array is missing or is not as it was written.
@@ -187,7 +187,7 @@ def _restored(description: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def surroundings(arrays: list[np.ndarray]) -> dict[str, Any]:
-    """What the numbers of a run depend on besides what was asked for."""
+    """What else the numbers of a run depend on: fingerprints of the arrays, versions and platform."""
     config: Any = jax.config
     return {
         "arrays": [_fingerprint(array) for array in arrays],
@@ -202,7 +202,7 @@ def surroundings(arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
-    """What differs between two runs, as JSON values; a line each."""
+    """What differs between two runs, given as JSON values; one line per difference."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         names = [*theirs, *(each for each in ours if each not in theirs)]
         missing = "nothing"
@@ -232,7 +232,7 @@ def _npy(array: np.ndarray) -> bytes:
 
 
 def _array(contents: bytes, expected: dict[str, Any]) -> np.ndarray:
-    """The array in an `.npy` file, if it is the one that is expected; nothing is made room for before that is known."""
+    """The array in an `.npy` file, if it is the `expected` one; its header is checked before its numbers are read."""
     file = io.BytesIO(contents)
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)

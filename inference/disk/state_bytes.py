@@ -1,4 +1,4 @@
-"""States of chains as bytes: those of their arrays one after the other; their form is the program's, not the file's."""
+"""States of chains as the bytes of their arrays, one after the other; the program, not the file, knows their form."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["packed", "packed_size", "unpacked"]
 
 
 def packed(trees: list[Any]) -> bytes:
-    """The bytes of some trees of arrays."""
+    """The bytes of the arrays in `trees`, one after the other."""
     return b"".join(leaf.tobytes() for tree in trees for leaf in map(_host, jax.tree.leaves(tree)))
 
 
 def _host(leaf: Any) -> np.ndarray:
-    """An array of a state as NumPy has it."""
+    """An array of a state as a NumPy array; a key as its words."""
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _plain(leaf: Any) -> Any:
-    """The form of an array of a state as NumPy has it."""
+    """The shape and dtype that `_host` gives to an array of a state."""
     return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
 
 
@@ -31,12 +31,12 @@ def _is_key(leaf: Any) -> bool:
 
 
 def packed_size(template: Any) -> int:
-    """How many bytes a tree of arrays of this form has."""
+    """How many bytes a tree of arrays in the form of `template` takes."""
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in map(_plain, jax.tree.leaves(template)))
 
 
 def unpacked(state: bytes, template: Any, chains: int) -> list[Any]:
-    """The trees of arrays whose bytes these are."""
+    """The `chains` trees of arrays in the form of `template` whose bytes are `state`."""
     leaves, structure = jax.tree.flatten(template)
     shapes = [_plain(leaf) for leaf in leaves]
     trees, place = [], 0

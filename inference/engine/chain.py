@@ -27,7 +27,7 @@ __all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
 
 
 class Piece(NamedTuple):
-    """What a worker gives back: the next state, what its iterations have emitted, and how fast it went."""
+    """What a worker returns: the next state, what its iterations have emitted, and its pace, in work per second."""
 
     state: Any
     draws: Values
@@ -41,15 +41,15 @@ class Chain:
     """One chain of a method.
 
     Attributes:
-        number: of the chain.
+        number: the chain's number.
         device: where it runs.
-        data: of the target.
-        state: the method's.
-        last_key: for the method's conclusion.
-        average: of its predictions so far.
-        done: iterations so far.
-        gradients: evaluated so far.
-        stopped: why it stopped before its end, or nothing.
+        data: the target's data.
+        state: the state of the method's kernel.
+        last_key: the key for the method's conclusion.
+        average: the average of its predictions so far; None if none is asked for.
+        done: iterations made so far.
+        gradients: gradients evaluated so far.
+        stopped: why it stopped before its end; empty if it did not.
     """
 
     number: int
@@ -66,14 +66,14 @@ class Chain:
     _sums: dict[str, float] = field(default_factory=dict)
 
     def saved(self) -> Saved:
-        """What of it outlives the process."""
+        """The part of the chain that outlives the process."""
         return Saved((self.state, self.last_key, self.average), self.done, self.gradients, self.stopped)
 
     def run(self, method: Method, advance: Callable[..., Any], most: int, latent: Iterable[str]) -> Piece:
-        """Run a piece of at most so many iterations.
+        """Run a piece of at most `most` iterations.
 
         Raises:
-            FloatingPointError: if what it emitted is not to be believed.
+            FloatingPointError: if a site in `latent` is no longer finite, or `method.watch` refuses the scalars.
         """
         began = time.perf_counter()
         work = np.int32(self._work)
@@ -90,14 +90,18 @@ class Chain:
         return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
 
     def go_on(self, piece: Piece, seconds: float) -> int:
-        """Go on from the end of a piece, with one that takes about `seconds`; the number of its first iteration."""
+        """Move on to the end of `piece`, and let the next piece take about `seconds`.
+
+        Returns:
+            The number of the first iteration of `piece`.
+        """
         first = self.done
         self.state, self.done = piece.state, self.done + piece.iterations
         self._work = int(np.clip(piece.pace * seconds, 1, 2**30))
         return first
 
     def take(self, first: int, piece: Piece, method: Method, ledger: Ledger, keeping: Keeping) -> str:
-        """Take in what a piece has emitted, of which this was the first iteration, and say how it goes."""
+        """Take in what `piece` has emitted, whose first iteration was `first`; returns the chain's status in words."""
         iterations = range(first, first + piece.iterations)
         keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
         kept = {name: values[keep] for name, values in piece.info.items()}
@@ -107,7 +111,7 @@ class Chain:
             ledger.add(self.number, sites, kept | functions)
             self.average = keeping.averaged(self.average, draws)
             if not self._keeping:
-                self._keeping, self._sums = True, {}  # what is shown of the warm-up is not of the draws
+                self._keeping, self._sums = True, {}  # sums over the warm-up say nothing about the draws
         shown = kept if self._keeping else piece.info
         for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
             self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
@@ -119,7 +123,7 @@ class Chain:
 
 
 def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[list[Chain], Emission]:
-    """The chains, each at its start or where the ledger has it, and the shapes of what an iteration emits."""
+    """The chains, each at its start or where it was saved in `ledger`, and the shapes of what an iteration emits."""
     method, target, keeping = stage.method, stage.target, stage.keeping
     kernel = method.kernel()
     form = partial(saved_shapes, method, target, stage.data[0], stage.starts[0], stage.key, stage.settings, keeping)
@@ -127,7 +131,7 @@ def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[
     for i, saved in enumerate(ledger.restore(len(stage.starts), form)):
         device = devices[i % len(devices)]
         place = id(stage.data[i]), device
-        if place not in placed:  # chains on one device share what they share
+        if place not in placed:  # chains with the same data share them on a device
             placed[place] = jax.device_put(stage.data[i], device)
         if saved is None:
             start, key = jax.device_put(stage.starts[i], device), jax.random.fold_in(stage.key, i)
@@ -156,5 +160,5 @@ def saved_shapes(
 
 
 def _example(draw: dict[str, Any]) -> Values:
-    """One draw of ones."""
+    """One draw with the shapes of `draw`, of ones."""
     return {name: np.ones((1, *leaf.shape), leaf.dtype) for name, leaf in draw.items()}

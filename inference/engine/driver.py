@@ -1,10 +1,10 @@
 """The one loop over the outside world: every method's kernel is compiled, run and watched here.
 
 Chains run in worker threads that execute the same compiled single-chain program, so a CPU needs no device count and no
-flag, and a chain's draws don't depend on how many others there are. Each thread runs one piece of a chain at a time;
-how long a piece is follows from how long the last one took, and changes nothing in the draws, because the number of
-iterations, and how much of the last one, are arguments of the program. Everything is traced and compiled in the main
-thread (NumPyro's handler stack is shared by all threads). On accelerators chains take turns on the devices.
+flag, and a chain's draws don't depend on how many others there are. Each thread runs one piece of a chain at a time.
+The length of a piece follows from how long the last one took, and does not change the draws, because the number of
+iterations and the work to be done for them are arguments of the program. Everything is traced and compiled in the main
+thread (NumPyro's handler stack is shared by all threads). On accelerators the chains are dealt out to the devices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from inference.host.signals import Signals
 
 __all__ = ["Driver", "drive"]
 
-_TERMINATED = 143  # what a process ends with that SIGTERM has ended
+_TERMINATED = 143  # the exit code of a process that was ended by SIGTERM
 
 
 def drive(stage: Stage, ledger: Ledger, progress: bool) -> Outcome:
@@ -38,12 +38,12 @@ def drive(stage: Stage, ledger: Ledger, progress: bool) -> Outcome:
 
     Args:
         stage: what to run.
-        ledger: where to put what is drawn; the stage is resumed from what it holds already.
-        progress: show it.
+        ledger: where to put what is drawn; the stage is resumed from what the ledger already holds.
+        progress: whether to show bars.
 
     Raises:
         FloatingPointError: if all chains failed.
-        KeyboardInterrupt: if it is stopped before there is anything to return, or a second time.
+        KeyboardInterrupt: if Ctrl-C is pressed before there is anything to return, or a second time.
         SystemExit: on SIGTERM, once everything is saved, if the ledger outlives the process.
     """
     return Driver(stage, ledger, progress).run()
@@ -56,10 +56,10 @@ class Driver:
         stage: what is run.
         ledger: where draws are put.
         display: what is shown.
-        signals: what the user has asked for since the last milestone.
-        pace: how long pieces are.
-        chains: where each chain is.
-        ended: why it ended, as `Outcome` says it.
+        signals: the signals that have come since the last milestone.
+        pace: how long a piece of a chain takes.
+        chains: the chains, each where it has got to.
+        ended: why the stage ended, in the words of `Outcome.ended`.
         interrupted: whether Ctrl-C was pressed.
     """
 
@@ -101,7 +101,7 @@ class Driver:
         )
 
     def _compile(self) -> None:
-        """Put each chain where it begins, and compile the program that advances it, once per device."""
+        """Make the chains, each where it begins, and compile the program that advances them, once per device."""
         stage, devices = self.stage, _devices(self.stage.method.chains)
         self.chains, emission = begin_chains(stage, devices, self.ledger)
         self._capacity, kernel = programs.capacity(emission), stage.method.kernel()
@@ -120,7 +120,7 @@ class Driver:
             raise FloatingPointError(f"all chains had stopped: {self.chains[0].stopped}")
 
     def _run_milestones(self) -> None:
-        """Run to each milestone until the draws are enough; to the end, if nobody asks."""
+        """Run to each milestone until the draws are enough; without a stopping rule, run to the end."""
         method, stop = self.stage.method, self.stage.stop
         for draws in stop.milestones if stop else [len(method.kept)]:
             self._run_to(method.kept[draws - 1] + 1 if method.kept else draws or method.iterations)
@@ -131,20 +131,20 @@ class Driver:
                 if stop and self._enough(stop, draws):
                     self.ended = "until"
                     return
-            except KeyboardInterrupt:  # also while the draws were looked at
+            except KeyboardInterrupt:  # also raised by Ctrl-C while the draws are judged
                 self.ended, self.interrupted = "interrupted", True
                 return
 
     def _enough(self, stop: Stop, draws: int) -> bool:
-        """Whether the draws are enough; a resumed run, which may have more, is asked with those it had then."""
+        """Whether the first `draws` per chain are enough; a resumed run may have more, but is judged as it was then."""
         self._save()
         return stop.met(*self.ledger.values([chain.number for chain in self._going()], draws))
 
     def _run_to(self, goal: int) -> None:
         """Run all chains to `goal` iterations in worker threads.
 
-        The first Ctrl-C lets the pieces under way end and starts no other; a second one is raised at once. SIGTERM does
-        the same as the first, saves, and ends the process.
+        The first Ctrl-C lets the pieces under way end and starts no new ones; a second one is raised at once. SIGTERM
+        does the same as a first Ctrl-C, then saves, and ends the process.
         """
         self._goal, self._told = goal, False
         with Signals(terminate=self.ledger.durable) as self.signals:
@@ -166,12 +166,12 @@ class Driver:
                 raise SystemExit(_TERMINATED)
 
     def _submit(self, chain: Chain) -> None:
-        """Give a chain's next piece to a worker, unless it is done."""
+        """Give a chain's next piece to a worker, unless the chain has reached the goal or is to stop."""
         if chain.done < self._goal and not chain.stopped and not self.signals.stop:
             self._running[self._pool.submit(self._piece, chain)] = chain
 
     def _piece(self, chain: Chain) -> Piece:
-        """Run a piece of a chain, in a worker's thread, which has a configuration of its own."""
+        """Run a piece of a chain in a worker thread, which has a JAX configuration of its own."""
         with jax.enable_x64(self._wide), jax.default_matmul_precision(self._products):
             most = min(self._capacity, self._goal - chain.done)
             return chain.run(self.stage.method, self._advance[chain.device], most, self.stage.starts[0])
@@ -179,7 +179,7 @@ class Driver:
     def _finished(self) -> set[Future[Piece]]:
         try:
             return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED)[0]
-        except KeyboardInterrupt:  # where no signal tells it
+        except KeyboardInterrupt:  # where `Signals` has no handler
             if self.signals.stop:
                 raise
             self.signals.stop = True
@@ -198,9 +198,9 @@ class Driver:
         self.display.update(chain.number, chain.done, status)
 
     def _fail(self, chain: Chain, error: FloatingPointError) -> None:
-        """Leave a chain out; end, if it was needed or was the last."""
+        """Leave a failed chain out; end the stage if it needs every chain, or if no chain is left."""
         chain.stopped = str(error)
-        if not self.stage.gather or not self._going():  # say why the first by number did: which was last is chance
+        if not self.stage.gather or not self._going():  # give the first chain's reason: which one was last is chance
             raise FloatingPointError(next(each.stopped for each in self.chains if each.stopped)) from error
         self.display.say(f"chain {chain.number} has stopped, the others go on: {error}")
 
@@ -213,7 +213,7 @@ class Driver:
         self.ledger.save([chain.saved() for chain in self.chains], *self._seconds(), ended)
 
     def _seconds(self) -> tuple[float, float]:
-        """Spent compiling and running, in earlier processes too."""
+        """The seconds spent compiling and running, earlier processes included."""
         now = time.perf_counter()
         return (
             self.ledger.compile_seconds + self._compiled - self._began,
@@ -221,7 +221,7 @@ class Driver:
         )
 
     def _gather(self) -> tuple[Values, Values, Values]:
-        """Draws, their scalars and the scalars of the iterations, cut to the shortest chain; states are concluded."""
+        """Draws, their scalars and the scalars of the iterations, cut to the shortest chain; concludes the states."""
         going, method = self._going(), self.stage.method
         draws, info = self.ledger.values([chain.number for chain in going])
         if not info or not next(iter(info.values())).shape[1]:

@@ -1,7 +1,7 @@
-"""What is kept of a sampler's draws: all sites, those of the last layer, or none.
+"""What is kept of a sampler's draws: all sites, the last layer's sites, or none.
 
-Where not all is kept, the functions at the posterior's probes are, so that convergence can still be judged where it
-counts. And predictions at given inputs can be averaged while the draws are made, whatever is kept of them.
+Where not all is kept, the functions at the posterior's probes are kept, so that convergence can still be judged where
+it counts. And predictions at given inputs can be averaged while the draws are made, whatever is kept of them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from models import Network
 
 __all__ = ["FUNCTIONS", "Keeping"]
 
-FUNCTIONS = "functions"  # what the functions at the probes are called among the scalars of a draw
+FUNCTIONS = "functions"  # the name of the functions at the probes among the scalars of a draw
 
 
 @dataclass(frozen=True, eq=False)
 class Keeping:
-    """What to keep.
+    """What to keep of each draw.
 
     Attributes:
         keep: "all", "last_layer" or "none".
-        model: whose draws they are.
-        probes: inputs at which functions are kept, if not all is.
-        inputs: at which predictions are averaged; None averages none.
+        model: the model whose draws they are.
+        probes: inputs at which the functions are kept, unless `keep` is "all".
+        inputs: inputs at which predictions are averaged; None averages nothing.
     """
 
     keep: str
@@ -41,7 +41,7 @@ class Keeping:
     inputs: np.ndarray | None = None
 
     def __call__(self, draws: Values) -> tuple[Values, Values]:
-        """What is kept of some draws, (draw, ...), and the functions, if not all is."""
+        """What is kept of `draws`, (draw, ...), and the functions at the probes, unless all sites are kept."""
         if self.keep == "all":
             return draws, {}
         kept = {name: values for name, values in draws.items() if self._keeps(name)}
@@ -53,13 +53,13 @@ class Keeping:
         return kept, {FUNCTIONS: np.array(functions, next(iter(draws.values())).dtype)}
 
     def begin(self, draw: Values) -> Average | None:
-        """Averages of nothing, in the shapes that a draw like this one gives."""
+        """An average over no draws, in the shapes that the prediction of `draw` has; None without `inputs`."""
         if self.inputs is None:
             return None
         return next(Average.begin(self._prediction(*each)) for each in self._one_by_one(draw, self.inputs))
 
     def averaged(self, average: Average | None, draws: Values) -> Average | None:
-        """The averages with some more draws."""
+        """`average` with the predictions of `draws` added to it."""
         if average is None or self.inputs is None:
             return average
         for each in self._one_by_one(draws, self.inputs):
@@ -67,7 +67,7 @@ class Keeping:
         return average
 
     def _one_by_one(self, draws: Values, inputs: np.ndarray) -> Iterator[tuple[Values, np.ndarray]]:
-        """Each draw and its outputs, (1, 1, ...), alone: its bits so don't depend on its company."""
+        """Each draw and its outputs, (1, 1, ...), computed alone, so that its bits don't depend on the other draws."""
         assert isinstance(self.model, Network)
         for i in range(len(next(iter(draws.values())))):
             draw = {name: values[None, i : i + 1] for name, values in draws.items()}

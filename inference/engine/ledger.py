@@ -1,7 +1,7 @@
 """Where the chains of a stage put what they emit: in memory here, on disk in `inference.disk.journal`.
 
-The driver tells its ledger of every piece of a chain that has ended, and asks it now and then to save where the chains
-are. What is in a ledger is independent of how the chains were cut into pieces.
+The driver gives its ledger what each finished piece of a chain has emitted, and asks it now and then to save where the
+chains are. The contents of a ledger don't depend on how the chains were cut into pieces.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Saved(NamedTuple):
     """A chain between two pieces.
 
     Attributes:
-        arrays: a tree of arrays: all that going on needs.
-        done: iterations so far.
-        gradients: evaluated so far.
-        stopped: why it stopped before its end, or nothing.
+        arrays: a tree of arrays: all that is needed to continue the chain.
+        done: iterations made so far.
+        gradients: gradients evaluated so far.
+        stopped: why it stopped before its end; empty if it did not.
     """
 
     arrays: Any
@@ -36,10 +36,10 @@ class Ledger:
     """What the chains of a stage have emitted, in memory.
 
     Attributes:
-        durable: whether it outlives the process.
-        compile_seconds: spent by earlier processes.
-        run_seconds: likewise.
-        ended: why the stage ended, if it did so in an earlier process.
+        durable: whether its contents outlive the process.
+        compile_seconds: seconds that earlier processes spent compiling.
+        run_seconds: seconds that earlier processes spent running.
+        ended: why the stage ended, if it ended in an earlier process; empty if it did not.
         size: bytes that all draws will take on disk.
     """
 
@@ -53,17 +53,17 @@ class Ledger:
         self._counts: list[int] = []
 
     def restore(self, chains: int, template: Callable[[], Any]) -> list[Saved | None]:
-        """Each chain as it was saved, its arrays in the form of the template; None where it has to begin."""
+        """Each chain as it was saved, its arrays in the form of `template()`; None for a chain that was not saved."""
         return [None] * chains
 
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
-        """Make room for `chains` of at most `length` draws shaped like `emission`; what is not used takes no memory."""
+        """Allocate `chains` x `length` draws shaped like `emission`; what is never filled takes no memory."""
         self._counts = [0] * chains
         for group, leaves in zip(self._groups, emission, strict=True):
             group |= {name: np.empty((chains, length, *leaf.shape), leaf.dtype) for name, leaf in leaves.items()}
 
     def add(self, chain: int, draws: Values, scalars: Values) -> None:
-        """The next draws of a chain, with their scalars."""
+        """Add the next draws of a chain, with their scalars."""
         first = self._counts[chain]
         self._counts[chain] += len(next(iter(scalars.values())))
         for group, values in zip(self._groups, (draws, scalars), strict=True):
@@ -75,10 +75,10 @@ class Ledger:
         return False
 
     def save(self, chains: Sequence[Saved], compile_seconds: float, run_seconds: float, ended: str) -> None:
-        """Make all that was added, and the chains as they are now, outlive the process; nothing in memory."""
+        """Make all that was added, and the chains as they are now, outlive the process; does nothing in memory."""
 
     def values(self, chains: Sequence[int], most: int | None = None) -> tuple[Values, Values]:
-        """Draws and scalars of some chains, (chain, draw, ...), cut to the shortest, or to so many."""
+        """Draws and scalars of `chains`, (chain, draw, ...), cut to the shortest chain and to at most `most` draws."""
         count = min((self._counts[chain] for chain in chains), default=0)
         count = count if most is None else min(count, most)
         draws, scalars = (
@@ -87,10 +87,10 @@ class Ledger:
         return draws, scalars
 
     def close(self) -> None:
-        """No more will be added."""
+        """Close what is open: no more draws will be added."""
 
 
 def cut(values: np.ndarray, chains: Sequence[int], count: int) -> np.ndarray:
-    """The first draws of some chains, without a copy if it is all of them."""
+    """The first `count` draws of `chains`, without a copy if these are all chains."""
     every = list(chains) == list(range(len(values)))
     return values[:, :count] if every else values[list(chains), :count]

@@ -1,8 +1,8 @@
-"""The compiled programs that every method shares: functions of (kernel, target and shapes), compiled once.
+"""The compiled programs that every method shares, each compiled once for a kernel, a target and shapes.
 
 Data, keys, states and numbers of iterations are arguments; nothing is closed over. So a second run with the same shapes
 compiles nothing, and a piece of any length is the same program. A program that runs once per chain is compiled in a
-hurry: what the optimiser would take is more than the program does.
+hurry: optimising it would take longer than running it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "shapes",
 ]
 
-_PIECE_BYTES = 4 * 2**20  # of draws that one piece may hold
+_PIECE_BYTES = 4 * 2**20  # bytes of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
 
 
@@ -39,7 +39,7 @@ _PIECE_ITERATIONS = 4096
 def find_start(
     target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...]
 ) -> tuple[Position, jax.Array]:
-    """A random position, and whether its density is finite."""
+    """A random position, and whether its density and gradient are finite."""
     return target.start(key, data, how, held)
 
 
@@ -56,9 +56,11 @@ def begin(
 def advance(
     kernel: Kernel, target: Target, buffers: Emission, data: Data, state: Any, count: jax.Array, work: jax.Array
 ) -> tuple[jax.Array, jax.Array, Any, Emission]:
-    """Up to `count` iterations and `work` units of work; how many of each were made, and what the iterations emitted.
+    """Make up to `count` iterations within `work` units of work.
 
-    What they emit fills the first places of the buffers; see `empty_buffers`.
+    Returns:
+        How many iterations were completed and units of work done, the last state, and `buffers` with what the
+        iterations emitted in their first places; see `empty_buffers`.
     """
 
     def unfinished(carry: tuple[jax.Array, jax.Array, Any, Any]) -> jax.Array:
@@ -75,7 +77,7 @@ def advance(
 
 
 def empty_buffers(emission: Emission, capacity: int, device: Any) -> Emission:
-    """Buffers on a device for what so many iterations emit."""
+    """Buffers on `device` for what `capacity` iterations emit."""
     with jax.enable_x64(True):  # a float32 program may emit float64
         return jax.tree.map(
             lambda leaf: jax.device_put(np.zeros((capacity, *leaf.shape), leaf.dtype), device), emission
@@ -89,14 +91,14 @@ def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("method", "target"))
 def conclude(method: Method, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
-    """What a method makes of a chain's last state, and that state when it is concluded."""
+    """The draws and scalars that a method makes of a chain's last state, and the concluded state."""
     return method.conclude(target, data, state, key)
 
 
 def conclusions(
     method: Method, target: Target, ends: list[tuple[Any, Any, jax.Array]]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Any]]:
-    """Draws and scalars, (chain, draw, ...), and concluded states, of the chains' data, last states and keys."""
+    """Draws and scalars, (chain, draw, ...), and concluded states, from the data, last states and keys in `ends`."""
     emissions, states = zip(*(conclude(method, target, *end) for end in ends), strict=True)
     emissions = jax.device_get(emissions)
     draws, statistics = (
@@ -124,6 +126,6 @@ def shapes(
 
 
 def capacity(emission: Emission) -> int:
-    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are asked."""
+    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are wanted."""
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
     return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))

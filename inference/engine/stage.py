@@ -1,4 +1,4 @@
-"""What the driver is given, a stage of a run, and what it gives back."""
+"""What the driver is given, a stage of a run, and what it returns."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class Stop(Protocol):
         """The numbers of draws, or of iterations of a method that keeps none, after which to ask."""
 
     def met(self, draws: Values, scalars: Values) -> bool:
-        """Whether these are enough, which are those of a milestone."""
+        """Whether the draws and scalars up to a milestone are enough."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What to drive.
+    """A stage of a run: what the driver is to run.
 
     Attributes:
-        title: what to call it.
+        title: what the display calls it.
         method: what to run.
         target: what to run it on.
-        data: of the target, for each chain; for many fits together, see `inference.runs.side_by_side`.
-        key: each chain folds its number in.
+        data: each chain's data of the target; for many fits together, see `inference.runs.side_by_side`.
+        key: the stage's key, into which each chain folds its number.
         starts: each chain's start.
-        settings: what all chains share.
+        settings: the kernel's settings, which all chains share.
         keeping: what to keep of the draws.
         stop: when to end early; None makes all iterations.
-        gather: False if only the last states are of use; then a chain that fails ends them all.
+        gather: False if only the last states are of use; then one chain that fails ends the stage.
     """
 
     title: str
@@ -70,9 +70,9 @@ class Outcome:
         averages: each chain's averaged predictions, if any were asked for.
         states: each chain's last state.
         stopped: the chains that stopped before their end and why; their draws are left out.
-        cost: what it took, in earlier processes too.
+        cost: what the stage took, earlier processes included.
         ended: why it ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
-        interrupted: whether Ctrl-C was pressed, if only when the last iteration was under way.
+        interrupted: whether Ctrl-C was pressed, even if only while the last iteration was under way.
     """
 
     draws: Values

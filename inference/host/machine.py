@@ -18,8 +18,8 @@ class Cost:
     """What a run took.
 
     Attributes:
-        compile_seconds: for tracing and compiling (or reading the compilation cache), and for finding the starts.
-        run_seconds: for everything after that.
+        compile_seconds: seconds for tracing and compiling (or reading the compilation cache), and finding the starts.
+        run_seconds: seconds for everything after that.
         gradients: gradient evaluations of the log density over all rows, by all chains, warm-up included; a gradient
             over a minibatch counts as the minibatch's share of the rows.
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while chains run: the first is a request that the loop checks for, so nothing is left half done."""
+"""Ctrl-C and SIGTERM while chains run: the first is a request that the loop looks at, so nothing is left half done."""
 
 from __future__ import annotations
 

@@ -157,6 +157,7 @@ class Laplace(Optimisation):
             else "is that of the last layer alone, with the features as they are"
         )
         return (
+            *super().notes(target, data),
             f'laplace: the evidence with structure="{self.structure}" {why}; compare the predictions with those of '
             'hyperparameters="given", or use structure="full"',
         )

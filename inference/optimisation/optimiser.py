@@ -253,11 +253,6 @@ class Optimisation(Method):
         """The mean loss of the last hundred steps."""
         return f"loss {info['loss'][-100:].mean():.5g}"
 
-    def _second_memory(self) -> float:
-        # The second moment averages out noise in the gradient; without noise a long memory of the large gradients of
-        # the first steps only keeps the last ones from converging.
-        return 0.99 if self._exact else 0.999
-
 
 def _noise(optimiser: Any, second_memory: float) -> jax.Array:
     """The share of the squared gradient that is noise, from Adam's averages, which start at 0."""

@@ -89,7 +89,7 @@ class Posterior:
     @property
     def linearised(self) -> bool:
         """Whether the network predicts linearised at the mean of the draws, "<site>.mean" in `guide`."""
-        return self.method.options().get("linearised", False) is not False
+        return isinstance(self.model, Network) and self.method.options().get("linearised", False) is not False
 
     @property
     def partial(self) -> bool:

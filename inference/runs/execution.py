@@ -1,4 +1,4 @@
-"""A run, from a plan to a posterior: starts, pilot, chains, each driven alike and each with a ledger of its own."""
+"""A run, from a plan to a posterior: starts, pilot, chains, all run by one driver and each with a ledger of its own."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Plan:
     """All that a run depends on.
 
     Attributes:
-        model: whose posterior it is.
+        model: the model whose posterior is inferred.
         bound: the model with its data.
-        method: to run.
+        method: the method to run.
         seed: an integer, or the words of a key.
-        temperature: T.
+        temperature: the temperature T.
         tempering: what the temperature divides.
         keeping: what is kept of the draws.
-        settings: what all chains, or the pilot, share.
-        notes: what was said about it before it began.
+        settings: the kernel's settings for all chains; for the pilot, if there is one.
+        notes: what a user should know before the run begins.
     """
 
     model: Callable[..., Any]
@@ -114,7 +114,7 @@ def plan(
 
 
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
-    """Run a plan; each stage's ledger may hold part of it already."""
+    """Run a plan; `ledger` gives each stage's ledger by the stage's name, which may hold part of the stage already."""
     method, bound, settings = plan.method, plan.bound, plan.settings
     for note in plan.notes:
         tell(note)
@@ -152,7 +152,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
 
 
 def _pilot_stage(plan: Plan, pilot: Method, starts: Starts) -> Stage:
-    """One chain from the first start, of which only the last state is of use."""
+    """The pilot: one chain from the first start, of which only the last state is of use."""
     return Stage(
         title=f"{plan.method.name} pilot",
         method=pilot,
@@ -183,7 +183,7 @@ def _chains_stage(plan: Plan, starts: Starts, settings: Any) -> Stage:
 
 
 def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posterior:
-    """The best of several fits from different starts."""
+    """The posterior of the best of several fits from different starts."""
     method, bound = plan.method, plan.bound
     assert isinstance(method, Optimisation)
     together, data = restarts(method, bound.data, plan.key)
@@ -198,7 +198,7 @@ def _best(plan: Plan, starts: Starts, ledger: Ledger, progress: bool) -> Posteri
 
 
 def failed_restarts(method: Method, guide: Values) -> tuple[str, ...]:
-    """Which of several fits failed, in words; nothing if none did."""
+    """A note on which of several fits failed; empty if none did."""
     failed = np.flatnonzero(np.isnan(guide.get("restart_loss", np.zeros(0))))
     if not failed.size:
         return ()

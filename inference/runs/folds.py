@@ -1,4 +1,4 @@
-"""Folds: one network fitted to many data sets of equal shape, the splits of a benchmark say, in one compiled call."""
+"""Folds: one network fitted to many data sets of equal shape, such as a benchmark's splits, in one compiled call."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def run_folds(
         model: the network; or one per fold, which may differ in their numbers, such as scales, and nothing else.
         folds: each a `Split`, or a pair of `x` and `y`.
         method: one that optimises: "mle", "map" or "svi"; by name, or as a record with its options. All folds start at
-            random, unless `start="prior"` is asked for: also guides, which `run` starts at a MAP point.
-        seed: an integer or a typed JAX key; fold i uses key i of it.
+            random, or from the prior with `start="prior"`; so do guides, which `run` starts at a MAP point.
+        seed: an integer or a typed JAX key, into which fold i folds its number i.
         temperature: T, see `run`.
         tempering: what T divides, see `run`.
         progress: show a bar per core.
-        options: of the method.
+        options: the method's options, in place of a record.
 
     Returns:
-        One posterior per fold, in order. Each says what all folds together have cost.
+        One posterior per fold, in order. The cost of each is the cost of all folds together.
 
     Raises:
-        ValueError: if shapes, or models, differ, or an option is wrong.
+        ValueError: if the folds' shapes or models differ, or an option is wrong.
         FloatingPointError: if a fold's loss is no longer finite.
     """
     chosen = chosen_method(method, options)
@@ -121,7 +121,7 @@ def run_folds(
 
 @in_a_hurry(static_argnames=("target", "how"))
 def _starts(target: Target, data: Data, numbers: jax.Array, keys: jax.Array, how: str) -> tuple[Position, jax.Array]:
-    """A random start for each fold, and whether its density is finite."""
+    """A random start for each fold, and whether its density and gradient are finite."""
 
     def one(data: Data, numbers: jax.Array, key: jax.Array) -> tuple[Position, jax.Array]:
         own = replace(target, model=with_numbers(target.model, numbers), block=0)

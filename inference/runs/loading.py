@@ -21,14 +21,15 @@ __all__ = ["load"]
 
 
 def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
-    """Read a posterior that `Posterior.save` wrote, or look into the directory of a run, while it goes on as well.
+    """Read a posterior that `Posterior.save` wrote, or look into the directory of a run, even while the run goes on.
 
     Args:
         path: the file, or the directory.
-        model: the model, where it is not a built-in one.
+        model: the model, if it is not a built-in one.
 
     Raises:
-        ValueError: if the file is not such a file, the run has no draws yet, or the model is missing or another one.
+        ValueError: if `Posterior.save` did not write the file, the run has no draws yet, or the model is missing or is
+            another one.
     """
     if Path(path).is_dir():
         return look(path, model)

@@ -1,7 +1,7 @@
 """Runs that survive: begun in a directory, looked at while they go on, and resumed after a crash.
 
-What is asked of a run is written down before it begins, and compared before it is resumed: another model, other
-data, options or versions would not give the chains that were begun.
+What is asked of a run is written down before it begins, and compared before it is resumed: another model, other data,
+options or versions would not continue the chains that were begun.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def execute_in(
     """Begin a run in a directory; or, if `again`, resume the same run that was begun there.
 
     Raises:
-        ValueError: if there is a run in it already; with what differs from this one.
+        ValueError: if the directory already holds a run; the message says what differs between it and this one.
     """
     folder = RunDirectory(directory, every)
     arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1]))
@@ -82,21 +82,21 @@ def resume(
     save_every: float = 10.0,
     other_versions: bool = False,
 ) -> Posterior:
-    """Go on with a run where its last save left it; the result is, bit for bit, that of a run without a break.
+    """Resume a run from its last save; the result is, bit for bit, what a run without a break would have given.
 
-    A run that has come to its end is read; what of it is damaged is computed anew.
+    A run that has come to its end is read; what is damaged in it is computed again.
 
     Args:
-        directory: of the run.
-        model: the model, where it is not a built-in one; compared with the one that the run was begun with.
+        directory: the run's directory.
+        model: the model, if it is not a built-in one; compared with the one that the run was begun with.
         progress: show bars, or lines where there is no terminal.
         save_every: seconds between two saves.
-        other_versions: go on although JAX, another package or the platform is not what the run was begun with; the
+        other_versions: resume even if JAX, another package or the platform is not what the run was begun with; the
             draws are as good, but not the same bits.
 
     Raises:
         FileNotFoundError: if there is no run.
-        ValueError: if model, data or versions are not those of the run, with what differs.
+        ValueError: if model, data or versions are not the run's; the message says what differs.
         OSError: if the directory is in use, or its disk is full.
     """
     positive_number("save_every", save_every)
@@ -112,12 +112,12 @@ def resume(
 
 
 def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Posterior:
-    """What a run has drawn so far; only reads, and needs no lock.
+    """The posterior of what a run has drawn so far; only reads the directory, and needs no lock.
 
     Raises:
         FileNotFoundError: if there is no run.
-        ValueError: if it has no draws, can't be read, or the model is not that of the run.
-        FloatingPointError: if its draws are not to be used, as `run` says too.
+        ValueError: if the run has no draws or can't be read, or the model is not the run's.
+        FloatingPointError: if the draws can't be used, for a reason for which `run` raises it too.
     """
     folder = RunDirectory(directory)
     asked = folder.asked()
@@ -128,7 +128,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     stages = {name: folder.stage(name) for name in ("start", "pilot", "chains")}
     saves = [stage.manifest for stage in stages.values() if stage.manifest is not None]
     chains = stages["chains"]
-    fitted = not planned.method.kept  # then the draws are made of the states
+    fitted = not planned.method.kept  # then the draws are made from the states
     driven, data = _driven(planned)
     draws, scalars, ends = chains.look(
         partial(_saved_form, planned, driven, data) if fitted or planned.keeping.inputs is not None else None
@@ -166,7 +166,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
 
 
 def _driven(planned: Plan) -> tuple[Method, Sequence[Any]]:
-    """What the chains of a run are driven by, and the data of each: the method itself, or several fits of it."""
+    """The method that the driver runs, the plan's own or several fits of it together, and the data of each chain."""
     method, data = planned.method, planned.bound.data
     if fits(method) == 1:
         return method, [data] * method.chains
@@ -176,7 +176,7 @@ def _driven(planned: Plan) -> tuple[Method, Sequence[Any]]:
 
 
 def _saved_form(planned: Plan, driven: Method, data: Sequence[Any]) -> Any:
-    """The form of what is saved of a chain."""
+    """The form of what is saved of a chain that runs `driven`; see `saved_shapes`."""
     target = planned.bound.target
     with tracing(planned.method.precision):
         position = target.position(planned.bound.data)
@@ -228,7 +228,7 @@ def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def _until_full(directory: str | Path) -> Iterator[None]:
-    """Say what a full disk means for a run."""
+    """A context that tells, where the disk is full, what this means for the run."""
     try:
         yield
     except OSError as error:

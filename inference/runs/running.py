@@ -37,27 +37,27 @@ def run(
 
     Args:
         model: a network of `models`, or any NumPyro model.
-        args: the model's arguments: `x, y` or a `Split` for a network, whatever it takes for another model.
+        args: the model's arguments: `x, y` or a `Split` for a network; for any other model, whatever it takes.
         method: "mle", "map", "laplace", "ensemble", "svi", "sgld", "sghmc", "hmc", "nuts" or "mclmc", or a record of
             options such as `inference.NUTS(chains=2)`.
         seed: an integer or a typed JAX key (`jax.random.key`); the same seed gives the same draws, bit for bit.
         temperature: T above 0; see `inference.target.density`. Predictions always use the untempered likelihood.
         tempering: "posterior" raises likelihood times prior to the power 1/T, "likelihood" the likelihood alone.
         directory: where the run lives, so that it survives a crash: draws and states are written there while it goes
-            on, and `inference.resume(directory)` resumes it to the same bits. Must be empty or not there.
+            on, and `inference.resume(directory)` resumes it to the same bits. Must be empty, or not exist.
         progress: show bars, or lines where there is no terminal.
         predict_at: inputs of a network at which a sampler's predictions are averaged while it draws
             (`Posterior.averages`), whatever it keeps of the draws.
         save_every: seconds between two saves into the directory, which is what a crash may lose; where saving takes
-            long, more, so that it costs 2 %, but at most a minute.
-        options: of the method, in place of a record: `method="nuts", chains=2`.
+            long the pause is longer, up to a minute, so that saving costs 2 % of the time.
+        options: the method's options, in place of a record: `method="nuts", chains=2`.
 
     Returns:
         The posterior; `Posterior.partial` is True if Ctrl-C stopped the run after its first draws.
 
     Raises:
         TypeError: for an argument of the wrong type.
-        ValueError: for a wrong value; nothing has been compiled by then, except for a start of infinite density.
+        ValueError: for a wrong value, before anything compiles; later, if no start with a finite density is found.
         OSError: if the directory is in use, or its disk is full; what was saved before is intact.
     """
     chosen = chosen_method(method, options)

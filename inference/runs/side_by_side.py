@@ -1,4 +1,4 @@
-"""Many fits of one method as one program: the same steps on other starts, other data, or other numbers in the model.
+"""Many fits of one method as one program: the same steps with other starts, other data or other numbers in the model.
 
 The fits are dealt out to groups, one per core. A group is a chain to the driver, and its fits run side by side in one
 compiled step through `jax.vmap`: small networks leave most of a core idle, and many of them at once don't.
@@ -28,17 +28,17 @@ from models import Network, numbers_of, with_numbers
 
 __all__ = ["Fit", "Fits", "FitsState", "Together", "best", "fit_together", "folds", "restarts", "separate"]
 
-_PLACE = "place"  # the scalar of a step that tells which fit it was of
+_PLACE = "place"  # the name of the scalar that tells which fit a step belongs to
 
 
 class Fits(NamedTuple):
     """The data of many fits, (group, fit, ...).
 
     Attributes:
-        data: of each fit; without those axes if all fits share one.
-        numbers: in each fit's model.
-        keys: of each fit.
-        places: which fit each is, among all.
+        data: each fit's data; without the axes (group, fit) if all fits share them.
+        numbers: the numbers in each fit's model.
+        keys: each fit's key.
+        places: each fit's number among all fits.
     """
 
     data: Data
@@ -52,7 +52,7 @@ class FitsState(NamedTuple):
 
     Attributes:
         each: the state of each fit.
-        failed: whether the loss of each was ever not finite.
+        failed: whether the loss of each fit was ever not finite.
     """
 
     each: Any
@@ -77,10 +77,10 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class TogetherKernel(Kernel):
-    """A step of each fit of a group.
+    """The kernel of a group, which makes a step of each of its fits.
 
     Attributes:
-        kernel: of one fit.
+        kernel: the kernel of one fit.
         apart: whether each fit has data and numbers of its own.
     """
 
@@ -88,7 +88,7 @@ class TogetherKernel(Kernel):
     apart: bool
 
     def init(self, target: Target, data: Any, position: Position, key: jax.Array, settings: Any) -> FitsState:
-        """Each fit's own, from its own start and key."""
+        """The state before the first step: each fit's own, from its own start and key."""
         each = _each_fit(
             self.apart, target, data,
             lambda target, data, key, position: self.kernel.init(target, data, position, key, None), position,
@@ -111,8 +111,8 @@ class Together(Method):
     """Groups of fits of one method.
 
     Attributes:
-        method: of one fit.
-        groups: how many there are.
+        method: the method of one fit.
+        groups: how many groups there are.
         apart: whether each fit has data and numbers of its own.
     """
 
@@ -125,7 +125,7 @@ class Together(Method):
 
     @property
     def chains(self) -> int:
-        """One per group."""
+        """One chain per group."""
         return self.groups
 
     @property
@@ -134,7 +134,7 @@ class Together(Method):
         return self.method.iterations
 
     def kernel(self) -> TogetherKernel:
-        """How many groups there are does not shape the program of one."""
+        """The kernel of one group, which does not depend on how many groups there are."""
         return TogetherKernel(self.method.kernel(), self.apart)
 
     def portions(self, fits: Fits) -> list[Fits]:
@@ -144,7 +144,7 @@ class Together(Method):
         return [fits._replace(keys=fits.keys[group], places=fits.places[group]) for group in range(self.groups)]
 
     def conclude(self, target: Target, data: Any, state: FitsState, key: jax.Array) -> tuple[Emission, FitsState]:
-        """Each fit's own, (fit, draw, ...)."""
+        """The draws and scalars of each fit, (fit, draw, ...), and the concluded state of the group."""
 
         def one(target: Target, data: Data, key: jax.Array, state: Any) -> tuple[Emission, Any]:
             return self.method.conclude(target, data, state, jax.random.fold_in(key, Stream.CONCLUSION))
@@ -153,7 +153,7 @@ class Together(Method):
         return emission, state._replace(each=each)
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
-        """Stop at the first fit that fails, if each has its own data; else when the last of the group has failed."""
+        """Stop at the first fit that fails, if each has its own data; else when all fits of the group have failed."""
         good = np.isfinite(info["loss"]).sum(axis=0)  # steps of this piece that each fit made before it failed
         if (good.max() if not self.apart else good.min()) == len(info["loss"]):
             return
@@ -165,7 +165,7 @@ class Together(Method):
             raise FloatingPointError(f"{'fold' if self.apart else 'restart'} {place}: {error}") from error
 
     def gradients(self, info: dict[str, np.ndarray], data: Any) -> float:
-        """Those of all fits of the group."""
+        """How many gradients over all rows all fits of the group took together."""
         one = data.data
         if self.apart:
             one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), one)
@@ -178,7 +178,7 @@ class Together(Method):
 
 
 def _each_fit(apart: bool, target: Target, fits: Fits, function: Callable[..., Any], argument: Any) -> Any:
-    """What a function of target, data, key and argument gives for each fit of a group."""
+    """What `function(target, data, key, argument)` returns for each fit of a group."""
 
     def one(data: Data, numbers: Any, key: jax.Array, place: Any, argument: Any) -> Any:
         own = replace(target, model=with_numbers(target.model, numbers)) if apart else target
@@ -189,7 +189,7 @@ def _each_fit(apart: bool, target: Target, fits: Fits, function: Callable[..., A
 
 
 def restarts(method: Optimisation, data: Data, key: jax.Array) -> tuple[Together, Fits]:
-    """Several fits to the same data, in as many groups on any machine, so that any machine can resume them."""
+    """Several fits to the same data; every machine makes the same groups, so that any machine can resume them."""
     count = method.restarts
     groups = min(2, count)
     together = Together(method=method, groups=groups, apart=False, precision=method.precision)
@@ -215,13 +215,13 @@ def folds(
 def fit_together(
     together: Together, target: Target, fits: Fits, starts: list[Position], ledger: Ledger, progress: bool
 ) -> tuple[dict[int, Fit], Cost, str]:
-    """Fit all from their starts; what each fit gives, by its number, what all cost, and why they ended.
+    """Run all fits from their starts; returns the fits by number, what all of them cost, and why they ended.
 
-    Of fits that share their data, those of a group that has failed as a whole are left out.
+    Where fits share their data, a group whose fits have all failed is left out.
 
     Raises:
-        FloatingPointError: if a fit fails; of fits that share their data, if all do.
-        KeyboardInterrupt: if it is stopped.
+        FloatingPointError: if a fit fails; where fits share their data, if all of them fail.
+        KeyboardInterrupt: if Ctrl-C stops the fits.
     """
     method, count = together.method, len(starts)
     positions = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), together.groups), *jax.device_get(starts))
@@ -256,7 +256,7 @@ def separate(
     curves: Values,
     states: Sequence[FitsState],
 ) -> dict[int, Fit]:
-    """The fits by number, of what the groups that went on have emitted: (group, fit, draw, ...), (group, step, fit)."""
+    """The fits by number, from draws (group, fit, draw, ...) and curves (group, step, fit) of the groups in `going`."""
     size = -(-count // together.groups)
 
     def of(i: int) -> Fit:
@@ -274,7 +274,7 @@ def separate(
 def best(fits: dict[int, Fit], count: int) -> Fit:
     """The fit with the least mean loss over its last tenth.
 
-    Its guide has that of all so many fits as "restart_loss"; NaN for those that have failed.
+    Its guide has this mean for each of the `count` fits as "restart_loss"; NaN for fits that have failed.
     """
     last = np.full(count, np.nan)
     for i, fit in fits.items():
@@ -288,11 +288,11 @@ def _counted(count: int) -> np.ndarray:
 
 
 def _dealt(values: Any, groups: int) -> Any:
-    """Values of the fits, (group, fit, ...); the last group does some again where they don't divide."""
+    """The fits' `values` as (group, fit, ...); if they don't divide evenly, the last group repeats some of them."""
     size = -(-len(values) // groups)
     return values[np.arange(groups * size) % len(values)].reshape(groups, size, *values.shape[1:])
 
 
 def _at(tree: Any, place: Any) -> Any:
-    """What each leaf of a tree has at a place."""
+    """The tree of what each leaf of `tree` has at index `place`."""
     return jax.tree.map(lambda leaf: leaf[place], tree)

@@ -3,7 +3,8 @@
 A network's posterior has many modes, and a random point is far from all of them: a sampler that starts there spends its
 warm-up falling. An ensemble takes a second or so, finds a mode for each chain, and fails with a reason where a network
 can't be trained at all. While it trains, the noise stays at the median of its prior: a network that meets every target
-exactly would take it to 0, where the density has no bound, and leave the chain in a crack that is not the posterior.
+exactly would drive the noise to 0, where the density has no bound, and so leave the chain in a crack of the density
+that is not the posterior.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from models import Network
 __all__ = ["Starts", "find_starts", "fits", "start_of"]
 
 _STEPS = 1000
-_BATCH, _WHOLE = 128, 2000  # rows per step, from so many rows on
+_BATCH, _WHOLE = 128, 2000  # rows per step, and the number of rows up to which all of them are used
 
 
 class Starts(NamedTuple):
@@ -58,11 +59,11 @@ def find_starts(
     progress: bool,
     ledger: Callable[[str], Ledger],
 ) -> Starts:
-    """A start for each chain, or fit, of a method; which does not depend on how many there are.
+    """A start for each chain, or each fit, of a method; a start does not depend on how many others there are.
 
     Raises:
         ValueError: if no random point has a finite density.
-        KeyboardInterrupt: if it is stopped.
+        KeyboardInterrupt: if Ctrl-C stops the search.
     """
     how = start_of(method, target.model)
     random_key, train_key = jax.random.split(key)
@@ -109,10 +110,10 @@ def start_of(method: Method, model: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Trainer(Ensemble):
-    """An ensemble of which some sites stay where they are.
+    """An ensemble whose members keep some sites at their start.
 
     Attributes:
-        held: their names.
+        held: the names of the sites that stay at their start.
     """
 
     held: tuple[str, ...] = ()

@@ -32,17 +32,17 @@ _LEAST = 100  # draws per chain before the first look
 
 @dataclass(frozen=True)
 class EnoughDraws:
-    """Whether the draws meet the conditions in `until`; with one chain R-hat is that of its halves.
+    """Whether the draws meet the conditions in `until`; with a single chain, R-hat compares its two halves.
 
     An R-hat above its condition that chance explains counts as met, as it does in `diagnostics.convergence`; without a
     condition on the ESS, at least 50 effective draws are asked for, because below that chance explains any R-hat.
 
     Attributes:
         conditions: the least "ess", the largest "rhat", or both.
-        draws: how many there are at the end.
-        model: whose draws they are.
+        draws: how many draws per chain there are at the end.
+        model: the model whose draws they are.
         probes: inputs at which the functions of a network are judged.
-        precision: in which they are computed.
+        precision: the precision in which the functions are computed.
         deterministic: sites of any other model that are not judged, because they follow from the others.
     """
 
@@ -85,13 +85,13 @@ class EnoughDraws:
 
 @dataclass(frozen=True)
 class Settled:
-    """Whether no loss has fallen in its last steps by more than the standard error of that.
+    """Whether no loss has fallen in its last `patience` steps by more than the standard error of the fall.
 
     The curve of a fit that has failed ends in NaN, and is not waited for.
 
     Attributes:
-        patience: how many steps are compared with as many before.
-        steps: of the optimiser; when all are made it has not stopped before its end.
+        patience: how many of the last steps are compared with as many steps before them.
+        steps: how many steps the optimiser has; once all are made, it can't end early.
     """
 
     patience: int
@@ -118,7 +118,7 @@ class Settled:
 def stop_of(
     method: Method, model: Callable[..., Any], probes: np.ndarray, deterministic: Collection[str] = ()
 ) -> Stop | None:
-    """When a run of a method may end early; None if nobody asks for that."""
+    """When a run of a method may end early; None if its options don't ask for that."""
     if isinstance(method, Optimisation) and method.patience:
         return Settled(method.patience, method.steps)
     if isinstance(method, Sampler) and method.until:

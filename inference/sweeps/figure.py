@@ -28,11 +28,11 @@ def draw_curves(
     """A panel per curve: means with errors, single values in grey, a dashed line at the reference.
 
     Args:
-        titles: of the panels.
-        curves: single values (point, n), means and errors (point,) of each panel.
-        labels: of the points.
+        titles: the panels' titles.
+        curves: for each panel, the single values (point, n), their means and their errors (point,).
+        labels: the points' labels.
         numbers: where the points are on a logarithmic axis; None for categories.
-        hollow: which points are drawn as circles.
+        hollow: which points are drawn as hollow circles.
         reference: the point with the dashed line, if there is one.
     """
     figure, panels = chart(titles, columns=2, size=(4.3, 2.9))
@@ -66,13 +66,13 @@ def draw_curves(
 
 
 def _apart(numbers: np.ndarray) -> bool:
-    """Whether labels at these numbers would not run into each other on a logarithmic axis."""
+    """Whether labels at `numbers` would not run into each other on a logarithmic axis."""
     gaps = np.diff(np.sort(np.log(numbers)))
     return not gaps.size or bool(gaps.min() > 0.09 * gaps.sum())
 
 
 def directed(score: str) -> str:
-    """A score in words, with what is better."""
+    """The name of a score in words, with what is better: lower, higher or close to a value."""
     better = {0.0: " (lower is better)", math.inf: " (higher is better)"}
     return score.replace("_", " ") + better.get(
         BEST.get(score, math.nan), f" (best at {BEST.get(score)})" * (score in BEST)

@@ -6,11 +6,11 @@ With s_ij the score of value i under seed j, over J seeds, and r the value that 
     difference_i = (1/J) sum_j (s_ij - s_rj)     standard error  sd_j(s_ij - s_rj) / sqrt(J)
 
 All values share their seeds, so what a seed does to all of them alike drops out of the differences, and it is these
-that decide whether a value is better than another; the best is so sought over the seeds that all values have, where
-runs failed or were not made. The errors are over seeds on the same training and test rows: they say what other seeds
-would give, and nothing of other data. Whether a value is distinguishable from the reference is decided by Student's t
-at 95 %, divided among all differences that could have been looked at (Bonferroni): all pairs, where the best of the
-values is itself compared with the others.
+that decide whether a value is better than another. Where runs failed or were not made, the best is therefore sought
+over the seeds that all values have. The errors are over seeds on the same training and test rows: they say what other
+seeds would give, and nothing about other data. Whether a value is distinguishable from the reference is decided by
+Student's t at 95 %, divided among all differences that could have been looked at (Bonferroni): all pairs, where the
+best of the values is itself compared with the others.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["RHAT", "Difference", "Sweep"]
 
 RHAT = 1.01
-"""Above it, and above what chance explains, chains disagree; as `diagnostics.convergence` asks for."""
+"""Chains disagree whose R-hat is above this, and above what chance explains; as in `diagnostics.convergence`."""
 _ERROR_RATE = 0.05
-_ROUNDING = 1e-12  # of a number: more than float64 leaves between equal differences of scores
+_ROUNDING = 1e-12  # relative: more than rounding in float64 leaves between equal differences of scores
 
 
 class _Incomparable(ValueError):
@@ -47,13 +47,13 @@ class _Incomparable(ValueError):
 
 
 class Difference(NamedTuple):
-    """Of each value to the reference, over the seeds that both have.
+    """The difference of each value's score to the reference's, over the seeds that both have.
 
     Attributes:
-        mean: value minus reference.
-        standard_error: of that mean; nan with fewer than two seeds.
+        mean: the mean of value minus reference.
+        standard_error: the standard error of that mean; nan with fewer than two seeds.
         distinguishable: whether it is more than seeds alone explain; never where all seeds differ by the same amount,
-            as an accuracy may on few rows, because then nothing is known of the error.
+            as an accuracy may on few rows, because then nothing is known about the error.
     """
 
     mean: Float[np.ndarray, " value"]
@@ -75,12 +75,12 @@ class Sweep:
         unmixed: whether the chains of each run disagree by more than chance explains, see `inference.mixing`, or have
             fewer than 50 effective draws.
         divergences: how many draws of each run were divergent.
-        seconds: that each run took, compiling included; nan where it was not made.
-        gradients: that each run took.
+        seconds: how long each run took, compiling included; nan where it was not made.
+        gradients: how many gradients each run took.
         failures: why a run gave nothing, or lost chains, by the value's label and the seed.
-        reference: the place of the value that the others are compared with, None if it is not among them: temperature
-            1, or the model's own prior.
-        partial: True if Ctrl-C stopped it before all runs were made.
+        reference: the place among `values` of what the others are compared with, temperature 1 or the model's own
+            prior; None if it is not among them.
+        partial: True if Ctrl-C stopped the sweep before all runs were made.
     """
 
     name: str
@@ -98,24 +98,24 @@ class Sweep:
     partial: bool = False
 
     def mean(self, score: str) -> Float[np.ndarray, " value"]:
-        """The mean over the seeds that have a score; nan where none has."""
+        """The mean of a score over the seeds that have it; nan where none has."""
         return _mean_and_error(self._of(score))[0]
 
     def standard_error(self, score: str) -> Float[np.ndarray, " value"]:
-        """The standard error of that mean; nan with fewer than two seeds."""
+        """The standard error of the mean of a score; nan with fewer than two seeds."""
         return _mean_and_error(self._of(score))[1]
 
     def difference(self, score: str, reference: Any = None) -> Difference:
         """How far each value's score is from the reference's, seed by seed.
 
         Args:
-            score: its name.
+            score: the score's name.
             reference: one of the values, or its label; None takes `Sweep.reference`.
         """
         return self._difference(score, self._place(reference), len(self.values) - 1)
 
     def _difference(self, score: str, place: int, looked_at: int) -> Difference:
-        """To the value at a place, as one of so many differences."""
+        """The difference to the value at `place`, judged as one of `looked_at` differences."""
         values = self._of(score)
         with np.errstate(invalid="ignore"):
             gaps = values - values[place]
@@ -131,7 +131,7 @@ class Sweep:
         """The value with the best mean score over the seeds that all have; `conclusion` says whether it stands out.
 
         Args:
-            score: its name.
+            score: the score's name.
             highest: whether more is better, for a score of your own.
         """
         return self.values[self._best(score, highest)]
@@ -218,10 +218,10 @@ class Sweep:
     def plot(self, path: str | Path | None = None) -> Figure:
         """The curve of each score: means with standard errors, single seeds in grey, the reference as a dashed line.
 
-        Hollow points are those of chains whose R-hat is above 1.01.
+        Points are hollow where the chains of a run have not mixed, see `unmixed`.
 
         Args:
-            path: where to write the figure too, by its ending: .png, .pdf, .svg.
+            path: where to write the figure as well, in the format of its ending: .png, .pdf, .svg.
         """
         curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
         numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
@@ -247,7 +247,7 @@ class Sweep:
         return self.scores[score]
 
     def _shared(self, score: str) -> np.ndarray:
-        """Which seeds all values have that have any."""
+        """Which seeds have the score for every value, values without any score left aside."""
         known = ~np.isnan(self._of(score))
         return known[known.any(axis=1)].all(axis=0)
 
@@ -279,7 +279,7 @@ class Sweep:
 
 
 def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row, over the columns that are not nan."""
+    """The mean of each row and its standard error, over the columns that are not nan."""
     mean, error = np.full((2, len(values)), np.nan)
     for i, row in enumerate(values):
         known = row[~np.isnan(row)]

@@ -1,7 +1,7 @@
 """`inference.sweep`: one model and one method over temperatures, prior scales or prior families, with the same seeds.
 
 The studies of temperature and of priors in Izmailov et al. (2021, https://arxiv.org/abs/2104.14421) are one call each.
-Every value is run with every seed, seed by seed, so that a sweep which is stopped has whole curves. A temperature is an
+Every value is run with every seed, seed by seed, so that a sweep that is stopped has whole curves. A temperature is an
 argument of the compiled programs, so a sweep over temperatures compiles once. A prior is part of the program, so a
 sweep over priors or their scales compiles once per value, which all seeds share. Draws are let go once they are scored.
 """
@@ -74,7 +74,7 @@ class _Run(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """The finished runs by the places of value and seed, what went wrong, and whether Ctrl-C ended it."""
+    """The finished runs by the places of value and seed, what went wrong, and whether Ctrl-C ended the sweep."""
 
     runs: dict[tuple[int, int], _Run]
     failures: dict[tuple[str, int], str]
@@ -106,27 +106,27 @@ def sweep(
         args: training data, then test data: each a `Split` or a pair `(x, y)`. Or what `run` takes, with `test` or
             `score` by name.
         test: the test data, where `args` are the training data alone.
-        temperature: a list of temperatures; or one, at which priors are compared.
-        prior_scale: a list of scales, which the network's `models.Normal` prior takes in turn, its `fan_in` as it is.
-        prior: a list of priors, or a mapping from names of yours to priors, which the network takes in turn.
+        temperature: a list of temperatures; or a single one, at which priors are compared.
+        prior_scale: a list of scales, which the network's `models.Normal` prior takes in turn, with its own `fan_in`.
+        prior: a list of priors, or a mapping from names of your own to priors, which the network takes in turn.
         method: a name or a record of options, as in `run`.
-        seeds: how many, from 0 on, or which; every value is run with each of them.
+        seeds: how many seeds, counted from 0, or a list of them; every value is run with each.
         tempering: what the temperature divides, as in `run`.
         score: a function that gives a posterior's scores by name, in place of those on test data.
-        directory: where the runs live, each in a folder of its own: the same call goes on after a crash, and finished
-            runs are read.
+        directory: where the runs live, each in a folder of its own: after a crash the same call resumes the sweep, and
+            finished runs are read.
         progress: show bars.
-        options: of the method.
+        options: the method's options, in place of a record.
 
     Returns:
-        The curves. A run that fails, or whose `score` does when others have been scored, has nan for its scores, and
-        its reason in `Sweep.failures`. After Ctrl-C, the runs that were finished before (`Sweep.partial`).
+        The curves. A run that fails, or whose `score` fails after others have been scored, has nan for its scores, and
+        its reason in `Sweep.failures`. After Ctrl-C, the curves of the runs finished by then (`Sweep.partial`).
 
     Raises:
         TypeError: for an argument of the wrong type.
         ValueError: for a wrong value, in any of the runs; nothing has been compiled by then.
         FloatingPointError: if every run failed.
-        KeyboardInterrupt: if it is stopped before the first run is finished.
+        KeyboardInterrupt: if Ctrl-C is pressed before the first run is finished.
     """
     if "seed" in options:
         raise ValueError("sweep takes seeds, a number of them or a sequence such as seeds=[0, 1, 2]; leave seed out")
@@ -141,7 +141,7 @@ def sweep(
     measure = score or (lambda posterior: scores(posterior.predict(test), test))
     asked = _Asked(args, chosen, tempering, measure, None if directory is None else Path(directory), progress)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the runs will say so
+        warnings.simplefilter("ignore")  # the runs will give these warnings
         for case in cases:
             plan(case.model, args, chosen, numbers[0], case.temperature, tempering, None)
     made = _made(name, cases, numbers, asked)
@@ -173,7 +173,7 @@ def _made(name: str, cases: list[Case], seeds: tuple[int, ...], asked: _Asked) -
                     failures[case.label, seed] = "; ".join(lost)
                 try:
                     runs[i, j] = _kept(posterior, asked.measure)
-                except Exception as error:  # in the user's function, too
+                except Exception as error:  # also raised by the user's own function
                     if not runs:  # nothing would be lost
                         raise
                     failures[case.label, seed] = f"its score failed, {type(error).__name__}: {error}"
@@ -201,9 +201,9 @@ def _kept(posterior: Posterior, measure: Callable[[Posterior], Mapping[str, Any]
 
 
 def _mixed(posterior: Posterior) -> tuple[float, bool]:
-    """The worst R-hat of chains, nan for other draws, and whether they disagree or are too short to tell.
+    """The worst R-hat of chains, nan for other draws, and whether the chains disagree or are too short to tell.
 
-    Of a network the functions are looked at, of any other model its sites.
+    A network is judged by its functions, any other model by its sites.
     """
     if posterior.kind != "chains":
         return np.nan, False
@@ -216,7 +216,7 @@ def _mixed(posterior: Posterior) -> tuple[float, bool]:
 
 
 def _gathered(name: str, cases: list[Case], seeds: tuple[int, ...], made: _Made, reference: int | None) -> Sweep:
-    """The runs as arrays."""
+    """The finished runs as a `Sweep`, whose arrays have a row per value and a column per seed."""
 
     def array(value: Callable[[_Run], Any], missing: Any) -> np.ndarray:
         places = ([made.runs.get((i, j)) for j in range(len(seeds))] for i in range(len(cases)))
@@ -245,7 +245,7 @@ def _score(key: str, run: _Run) -> float:
 
 
 def _numbers(seeds: Any) -> tuple[int, ...]:
-    """The seeds."""
+    """The seeds as integers, from a number of seeds or a sequence of them."""
     if isinstance(seeds, int | np.integer) and not isinstance(seeds, bool):
         positive_integer("seeds", seeds)
         return tuple(range(int(seeds)))
@@ -263,7 +263,7 @@ def _numbers(seeds: Any) -> tuple[int, ...]:
 
 
 def _data(model: Any, args: tuple[Any, ...], test: Any, score: Any) -> tuple[tuple[Any, ...], Any]:
-    """The arguments of a run, and the test data, checked."""
+    """The arguments of each run, and the test data, both checked."""
     network = isinstance(model, Network)
     if network and test is None and len(args) in (2, 3) and is_pair(args[-1]) and (len(args) == 3 or is_pair(args[0])):
         *first, test = args

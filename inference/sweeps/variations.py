@@ -23,10 +23,10 @@ class Case(NamedTuple):
 
     Attributes:
         value: a temperature, a scale or a prior.
-        label: the same in words.
+        label: the value in words.
         folder: the name of the folder of its runs, which does not depend on the other values.
-        model: that is run.
-        temperature: at which it is run.
+        model: the model that is run.
+        temperature: the temperature at which it is run.
     """
 
     value: Any
@@ -39,7 +39,7 @@ class Case(NamedTuple):
 def varied(
     model: Callable[..., Any], temperature: Any, prior_scale: Any, prior: Any
 ) -> tuple[str, list[Case], int | None]:
-    """What is varied, its values, and the place of that which is the model's own."""
+    """The name of what is varied, a case for each value, and the place of the model's own value, if it is there."""
     given = {"temperature": temperature, "prior_scale": prior_scale, "prior": prior}
     lists = [
         name for name, value in given.items() if (name == "prior" and isinstance(value, Mapping)) or listed(name, value)
@@ -74,7 +74,7 @@ def varied(
 
 
 def _numbered(model: Any, name: str, values: list[Any], temperature: Any) -> list[Case]:
-    """Temperatures, or scales of a normal prior."""
+    """A case for each of `values`, which are temperatures or scales of a normal prior."""
     for value in values:
         positive_number(name, value)
     numbers = [float(value) for value in values]
@@ -97,7 +97,7 @@ def _numbered(model: Any, name: str, values: list[Any], temperature: Any) -> lis
 
 
 def _priors(model: Any, priors: Any, temperature: Any) -> list[Case]:
-    """Priors by the user's names for them, or by their own."""
+    """A case for each of `priors`, labelled by the user's name for it, or by its own."""
     if isinstance(priors, Mapping) and {"default", "weight", "bias"} & set(priors):
         raise ValueError("prior is one set of rules by layer and kind; to sweep over such sets put them in a list")
     values = [as_prior(value) for value in (priors.values() if isinstance(priors, Mapping) else priors)]
@@ -151,5 +151,5 @@ def listed(name: str, value: Any) -> bool:
 
 
 def as_list(values: Any) -> list[Any]:
-    """The values of what is `listed`."""
+    """The values of an argument that is `listed`, as a list."""
     return list(np.asarray(values)) if hasattr(values, "__array__") else list(values)

@@ -1,11 +1,10 @@
-"""The arguments of a model: which are data of a compiled program, which are part of it, and is it still the same?
+"""The arguments of a model: which are data of a compiled program, which are part of it; and whether the model changed.
 
-Arrays are arguments of the compiled programs; numbers, strings and None are part of them. A model that needs the
-values of an array while it is traced, in `np.unique(group)` or `y[mask]` for instance, has its arrays made part of the
-program.
+Arrays are arguments of the compiled programs; numbers, strings and None are part of them. If a model needs the values
+of an array while it is traced, in `np.unique(group)` or `y[mask]` for instance, its arrays become part of the program.
 
 A user's model is a function that may read globals, closures or attributes, and these may change between two calls. So
-a program is found again not by the function alone, but by a fingerprint of what the function does.
+a compiled program is looked up not by the function alone, but by a fingerprint of what the function does.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NEEDS_VALUES = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 
 
 class _Constant:
-    """An array that is part of a program; equal and hashed by its contents."""
+    """An array that is part of a program; compared and hashed by its contents."""
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
@@ -59,7 +58,7 @@ class Arguments:
         described: list[tuple[bool, Any]] = []
         for leaf in leaves:
             if isinstance(leaf, np.generic):
-                leaf = leaf.item()  # a number, as its Python equal would be
+                leaf = leaf.item()  # treated as the Python number that it equals
             if not hasattr(leaf, "__array__"):
                 described.append((False, _hashable(leaf)))
                 continue
@@ -76,7 +75,7 @@ class Arguments:
         return cls(structure, tuple(described)), tuple(arrays)
 
     def fill(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with these arrays in their places."""
+        """The model's arguments, with `arrays` in their places."""
         leaves = [arrays[leaf] if is_array else leaf for is_array, leaf in self.leaves]
         return jax.tree.unflatten(
             self.structure, [leaf.value if isinstance(leaf, _Constant) else leaf for leaf in leaves]
@@ -86,7 +85,7 @@ class Arguments:
 def settle(
     args: tuple[Any, ...], attempt: Callable[[Arguments, tuple[np.ndarray, ...]], Any]
 ) -> tuple[Arguments, tuple[np.ndarray, ...], Any]:
-    """Split the arguments so that an attempt to trace the model succeeds; with what the attempt gave."""
+    """Split the arguments so that `attempt`, which traces the model, succeeds; also returns what it returned."""
     arguments, arrays = Arguments.split(args)
     try:
         return arguments, arrays, attempt(arguments, arrays)
@@ -96,8 +95,8 @@ def settle(
 
 
 def fingerprint(function: Callable[..., Any], *args: Any) -> str:
-    """What a function computes on arguments of these shapes: a hash of its operations and the constants in them."""
-    traced = jax.make_jaxpr(lambda *args: function(*args))(*args)  # JAX remembers what it has traced by the function
+    """A hash of what `function` computes on arguments shaped like `args`: of its operations and their constants."""
+    traced = jax.make_jaxpr(lambda *args: function(*args))(*args)  # a new lambda: JAX caches traces by the function
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())  # without addresses in memory
     for constant in traced.consts:
         if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):

@@ -42,9 +42,9 @@ class Bound(NamedTuple):
     Attributes:
         target: the log density.
         data: the arguments of its compiled programs.
-        observed: what the model observes, by site.
-        deterministic: the names of its deterministic sites.
-        notes: what a user should know of the data.
+        observed: the observed values, by site.
+        deterministic: the names of the model's deterministic sites.
+        notes: what a user should know about the data.
     """
 
     target: Target
@@ -97,7 +97,7 @@ def bind(
 def _traced(
     model: Callable[..., Any], args: tuple[Any, ...]
 ) -> tuple[Arguments, tuple[np.ndarray, ...], dict[str, Any]]:
-    """The arguments as a program takes them, and the model's trace with them."""
+    """The arguments, split as a compiled program takes them, and the model's trace with them."""
     try:
         return settle(args, partial(_trace, model))
     except TypeError as error:
@@ -127,7 +127,7 @@ def _exact(target: Target, data: Data) -> bool:
     try:
         position = target.position(data)
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # JAX's for values that lose precision where they are stored
+            warnings.simplefilter("error", FutureWarning)  # JAX's, about values that lose precision when stored
             jax.eval_shape(target.exact_log_density, position, data)
     except (TypeError, FutureWarning) as error:
         if _wide():
@@ -151,7 +151,7 @@ def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size
 
 
 def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """Validated inputs and targets, and what is to be said of them."""
+    """The validated inputs and targets of a network, and notes on them."""
     if len(args) != 2 or args[1] is None:
         raise ValueError(
             f"a network needs observations: call run(model, x, y, ...) or run(model, split, ...), got {len(args)} "
@@ -164,13 +164,13 @@ def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any
     if lost.get("y"):
         try:
             refuse_unbounded(model, x, y)
-        except ValueError as error:  # it is the rounding that leaves no noise
+        except ValueError as error:  # only the rounding to float32 leaves no noise
             raise ValueError(lost["y"]) from error
     return (x, y), tuple(filter(None, lost.values())) + remarks(model, x, y)
 
 
 def _argument_notes(args: tuple[Any, ...]) -> tuple[str, ...]:
-    """What the array arguments of a user's own model lose in float32."""
+    """Notes on digits that the array arguments of a user's own model lose in float32."""
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(args) if hasattr(leaf, "__array__")]
     if _wide():
         return ()
@@ -186,7 +186,7 @@ def _argument_notes(args: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:
-    """A model that can be run once, flat priors included, which can't be sampled."""
+    """The model with a key and values for its latent sites, so that it runs; flat priors can't be sampled."""
     return handlers.substitute(handlers.seed(model, jax.random.key(0)), substitute_fn=init_to_uniform(radius=1.0))
 
 
@@ -207,7 +207,7 @@ def _trace(model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.nda
 def _observed(
     model: Callable[..., Any], arguments: Arguments, arrays: tuple[np.ndarray, ...], trace: dict[str, Any]
 ) -> dict[str, np.ndarray]:
-    """What the observed sites observe, checked; where the model computes it, such as log(y), by running the model."""
+    """The checked values of the observed sites; what the model computes, such as log(y), comes from running it."""
     sites = {name: site for name, site in trace.items() if site["type"] == "sample" and site["is_observed"]}
     if any(isinstance(site["value"], jax.core.Tracer) for site in sites.values()):
         values = handlers.trace(_started(model)).get_trace(*arguments.fill(arrays))
@@ -251,7 +251,7 @@ def _check(trace: dict[str, Any]) -> None:
 
 
 def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
-    """What a site observes must be finite and, where the support is known, in it: NumPyro by itself does not look."""
+    """A site's observed value, which must be finite and, where the support is known, in it: NumPyro does not check."""
     value, distribution = site["value"], site["fn"]
     masked = any(isinstance(each, MaskedDistribution) for each in wrapped(distribution))
     if masked or isinstance(distribution, Unit):  # what is masked may be anything
@@ -268,7 +268,7 @@ def _check_observed(name: str, site: dict[str, Any]) -> np.ndarray:
 
 
 def explain_start(target: Target, data: Data, position: dict[str, Any]) -> NoStart:
-    """Why a position without a finite density is none: which sites are to blame."""
+    """The error for a start without finite density and gradient, which names the sites to blame."""
     sites = target.constrain(position, data)
     by_site, _ = log_probs(target.model, target.arguments.fill(data.arrays), sites)
     bad = {name: float(value) for name, value in by_site.items() if not np.isfinite(value)}

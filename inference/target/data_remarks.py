@@ -1,17 +1,18 @@
-"""What is wrong with a network's data, or with its prior beside them, before anything compiles.
+"""What is wrong with a network's data, or with its prior given the data, found before anything compiles.
 
-**Targets without noise.** Let y be met exactly by weights that leave m of n rows over, n > m. With a scale s of the
-noise that is inferred, the likelihood integrated over the weights grows as s^-(n - m) when s falls to 0: there is no
-proper posterior, and no maximum. A constant y is met by the output's bias alone, whose m is at most the inputs of the
-last layer and 1; a y that is linear in x is met by a linear model, and by rectifiers that are on for all rows, with one
-weight per input and 1. A prior of the noise that vanishes fast enough at 0 keeps the posterior proper.
+**Targets without noise.** Let y be met exactly by weights that m of the n rows determine, n > m. If the scale s of the
+noise is inferred, the likelihood integrated over the weights grows as s^-(n - m) when s falls to 0: there is no proper
+posterior, and no maximum. A constant y is met by the output's bias alone, with m at most the inputs of the last layer
+plus 1; a y that is linear in x is met by a linear model, and by rectifiers that are on for all rows, with m at most the
+inputs plus 1. A prior of the noise that vanishes fast enough at 0 keeps the posterior proper.
 
-**Targets of another scale.** The prior of inferred noise, and that of the weights, is made for targets of about unit
-size. Thousand times larger targets are far in the tail of both.
+**Targets of another scale.** The priors of inferred noise and of the weights are made for targets of about unit size.
+Targets a thousand times larger are far in the tails of both.
 
 **Functions that explode.** A dense layer with n inputs and weights of standard deviation s multiplies the size of its
-inputs by s sqrt(n), and a rectifier by about 0.7. Five layers of 100 units under N(0, 1) so make 2,400 of 1, and no
-trajectory of affordable length moves along such a posterior. Scales divided by sqrt(n), `fan_in`, keep their size.
+inputs by s sqrt(n), and a rectifier by about 0.7. So five layers of 100 units under N(0, 1) turn 1 into 2,400, and no
+trajectory of affordable length moves along such a posterior. Prior scales divided by sqrt(n), as with `fan_in`, keep
+the units at their size.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def refuse_unbounded(model: Network, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def noiseless(model: Any, arrays: tuple[Any, ...]) -> tuple[str, ...]:
-    """That rectifiers meet targets without noise exactly, where all of them are on: a posterior has no bound there."""
+    """A note if rectifiers that are all on meet the targets exactly: the posterior density has no bound there."""
     if not isinstance(model, Network) or not _infers_noise(model) or not isinstance(model.architecture, Perceptron):
         return ()
     x, y = (np.asarray(array, np.float64) for array in arrays)
@@ -78,7 +79,7 @@ def _without_bound(model: Network) -> str:
 
 
 def _unbounded(model: Network, rows: float) -> bool:
-    """Whether so many rows, met without noise, outweigh the noise's prior as the noise falls to 0."""
+    """Whether `rows` rows that are met without noise outweigh the noise's prior as the noise falls to 0."""
     if rows < 1:
         return False
     prior: Any = model.likelihood.prior.instance()  # type: ignore[attr-defined]
@@ -90,7 +91,7 @@ def _unbounded(model: Network, rows: float) -> bool:
 
 
 def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
-    """What a user should know of the scales of targets and inputs."""
+    """Notes on targets and inputs of a scale that the priors don't expect."""
     found = []
     unit = 1.0 if model.likelihood.classes is None else math.inf
     if _infers_noise(model):
@@ -114,7 +115,7 @@ def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
 
 
 def explosion(model: Any, x: np.ndarray) -> tuple[str, ...]:
-    """A prior under which the units of a deep network grow from layer to layer, with its remedy."""
+    """A note, with its remedy, if the units of a deep network grow from layer to layer under the prior."""
     growth = _growth(model, x)
     if growth < _EXPLODES:
         return ()
@@ -131,7 +132,7 @@ def _infers_noise(model: Network) -> bool:
 
 
 def _typical(prior: Univariate) -> float:
-    """The scale of a positive prior, its mean if it has none, or infinity; nothing is compiled for the usual ones."""
+    """The scale of a positive prior, else its mean, else infinity; for the usual priors nothing is compiled."""
     parameters = dict(prior.parameters)
     if "scale" in parameters:
         return parameters["scale"]
@@ -154,14 +155,14 @@ def _last_inputs(model: Network, x: np.ndarray) -> float:
 
 
 def _left_over(x: np.ndarray, y: np.ndarray) -> float:
-    """The standard deviation that linear regression leaves, as a share of the targets'; the least over outputs."""
+    """The residual standard deviation of a linear regression, as a share of the targets'; the least over outputs."""
     design = np.column_stack([np.ones(len(x)), np.asarray(x, np.float64)])
     residual = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     return float(np.min(residual.std(axis=0) / np.maximum(y.std(axis=0), np.finfo(np.float64).tiny)))
 
 
 def _growth(model: Any, x: np.ndarray) -> float:
-    """By how much the hidden units of a perceptron grow from the first layer to the last; 1 where it is not known."""
+    """The factor by which a perceptron's hidden units grow from the first layer to the last; 1 where it is unknown."""
     if not isinstance(model, Network) or not isinstance(model.architecture, Perceptron):
         return 1.0
     activation = model.architecture.activation

@@ -13,9 +13,9 @@ This file alone says what temperature and minibatches mean. With temperature T, 
     tempering="likelihood":    log p(y | w) / T + log p(w)  + log |det dt/du|
 
 The Jacobian belongs to the coordinates and is never tempered. A point estimate maximises the density of the sites
-themselves, so it leaves the Jacobian out. A minibatch of B of N rows estimates the log-likelihood without bias by N / B
-times that of its rows. So a Gaussian is tempered together with its normaliser, whether its scale is fixed, learned or
-an output.
+themselves, so it leaves the Jacobian out. A Gaussian is tempered together with its normaliser, whether its scale is
+fixed, learned or an output. A minibatch of B of N rows estimates the log-likelihood without bias by N / B times the
+log-likelihood of its rows.
 
 The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
 block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on
@@ -50,8 +50,8 @@ __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
 
-_MEDIAN_DRAWS = 101  # of the prior: a start needs no more
-_TRIES = 100  # of finding a start with a finite density and gradient, as in Stan and NumPyro
+_MEDIAN_DRAWS = 101  # draws from the prior to find its median: a start needs no more
+_TRIES = 100  # attempts to find a start with a finite density and gradient, as in Stan and NumPyro
 
 
 class Data(NamedTuple):
@@ -66,11 +66,11 @@ class Data(NamedTuple):
     temperature: Any
 
     def rows(self, chosen: Any) -> Data:
-        """Some rows of data whose arrays all have one row per example."""
+        """The data with the `chosen` rows alone; all arrays must have one row per example."""
         return self._replace(arrays=tuple(array[chosen] for array in self.arrays))
 
     def in_precision_of(self, position: Position) -> Data:
-        """The same with numbers, not integers, in the precision of a position."""
+        """The data with floating-point numbers in the precision of `position`; integers stay as they are."""
         precision = next(iter(position.values())).dtype
         return jax.tree.map(
             lambda leaf: leaf.astype(precision) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, self
@@ -78,12 +78,12 @@ class Data(NamedTuple):
 
 
 class View(NamedTuple):
-    """How a guide looks at the terms, where it knows more of them than one draw says.
+    """How a guide evaluates the terms, where it knows more about them than one draw tells.
 
     Attributes:
         expected: the expectation of the log prior of a site, given its name and its prior; None where only a draw can
             tell.
-        layers: a handler of the layers' messages, see `models.layers`, around the model.
+        layers: puts a handler of the layers' messages, see `models.layers`, around the model; None for no handler.
     """
 
     expected: Callable[[str, Any], jax.Array | None]
@@ -103,11 +103,13 @@ class Target:
     """The log density of a model's latent sites given data; hashable, so that programs are compiled once.
 
     Attributes:
-        model: a NumPyro model. arguments: how its arguments are made from `Data.arrays`. tempering: which terms the
-        temperature divides, "posterior" or "likelihood". identity: what the model computes, for a model that is not
-        equal by value alone; see `inference.target.arguments`. block: rows per block of the log-likelihood, whose
-        arrays then all have one row per example; 0 for all at once. exact: whether the model can be evaluated in
-        float64; one that insists on float32 somewhere can't.
+        model: a NumPyro model.
+        arguments: how its arguments are made from `Data.arrays`.
+        tempering: which terms the temperature divides, "posterior" or "likelihood".
+        identity: a fingerprint of what the model computes, for a model that can't be compared by value; see
+            `inference.target.arguments`.
+        block: rows per block of the log-likelihood, if all arrays have one row per example; 0 takes all rows at once.
+        exact: whether the model can be evaluated in float64; a model that insists on float32 somewhere can't.
     """
 
     model: Callable[..., Any]
@@ -118,10 +120,10 @@ class Target:
     exact: bool = True
 
     def terms(self, position: Position, data: Data, view: View | None = None) -> Terms:
-        """The three terms at a position, over all rows; in one piece if a view has its own way with the layers."""
+        """The three terms at a position, over all rows; computed in one piece if `view` has a handler of the layers."""
         if not self.block or self.block >= len(data.arrays[0]) or (view is not None and view.layers is not None):
             return self.terms_at_once(position, data, view)
-        first = self.terms_at_once(position, data.rows(slice(0, 1)), view)  # for the terms that no row is part of
+        first = self.terms_at_once(position, data.rows(slice(0, 1)), view)  # for the terms that depend on no row
         return first._replace(log_likelihood=log_likelihood_by_blocks(self, position, data))
 
     def terms_at_once(self, position: Position, data: Data, view: View | None = None) -> Terms:
@@ -138,13 +140,13 @@ class Target:
                 likelihood = likelihood + log_prob
             else:
                 scale = 1.0 if trace[name]["scale"] is None else trace[name]["scale"]
-                whole = not jnp.ndim(scale)  # an expectation is that of all values of a site together
+                whole = not jnp.ndim(scale)  # an expectation is known only for all values of a site together
                 expected = view.expected(name, trace[name]["fn"]) if view is not None and whole else None
                 prior = prior + (log_prob if expected is None else scale * expected)
         return Terms(likelihood, prior, jacobian)
 
     def estimate(self, position: Position, data: Data, rows: jax.Array | None, view: View | None = None) -> Terms:
-        """The terms with the log-likelihood estimated from some rows; None means all of them."""
+        """The terms with the log-likelihood estimated from the rows numbered `rows`; None takes all rows."""
         if rows is None:
             return self.terms(position, data, view)
         if isinstance(self.model, Subsampled):
@@ -154,7 +156,7 @@ class Target:
         return terms._replace(log_likelihood=terms.log_likelihood * (len(data.arrays[0]) / len(rows)))
 
     def rows(self, data: Data) -> int:
-        """How many rows there are to take minibatches of."""
+        """The number of rows from which minibatches are taken."""
         return self.model.rows if isinstance(self.model, Subsampled) else len(data.arrays[0])
 
     def tempered(self, terms: Terms, data: Data) -> jax.Array:
@@ -169,7 +171,7 @@ class Target:
         return self.tempered(terms, data) + terms.log_jacobian
 
     def exact_log_density(self, position: Position, data: Data) -> jax.Array:
-        """The same in float64, in the middle of a float32 program too; computed in float32 if the model insists."""
+        """`log_density` in float64, within a float32 program too; computed in float32 if the model insists on it."""
         if not self.exact:
             value = self.log_density(position, data)
             with jax.enable_x64(True):
@@ -186,7 +188,7 @@ class Target:
         return jax.eval_shape(lambda data: self._propose(jax.random.key(0), data), data)
 
     def identified(self, data: Data) -> Target:
-        """This target with a fingerprint of its model, so that a model which has changed meets no old program."""
+        """This target with a fingerprint of its model, so that a changed model is not run by an old program."""
         position = self.position(data)
         what = fingerprint(lambda p, d: (self.terms(p, d), self.constrain(p, d)), position, data)
         return replace(self, identity=what)
@@ -196,9 +198,9 @@ class Target:
     ) -> tuple[Position, jax.Array]:
         """A random position with finite density and gradient, and whether one was found.
 
-        A site whose `infer` entry has a "start_scale" starts normal with that scale; others start uniform on (-2, 2)
-        in unconstrained coordinates. If `how` is "prior", all that can be drawn from their prior are. Sites that are
-        `held` start at the median of their prior.
+        A site whose `infer` entry has a "start_scale" starts at a normal draw with that scale; others start at a
+        uniform draw on (-2, 2) in unconstrained coordinates. If `how` is "prior", every site that can be drawn from its
+        prior starts there. Sites named in `held` start at the median of their prior.
         """
 
         def good(position: Position) -> jax.Array:
@@ -218,7 +220,7 @@ class Target:
         return position, found
 
     def trace(self, key: jax.Array, data: Data, how: str, held: tuple[str, ...] = ()) -> dict[str, Any]:
-        """The model run once, with latent sites at "random", or from the "prior"; `held` ones at its median."""
+        """The trace of one run, with latent sites at "random" or from the "prior", and `held` ones at its median."""
         at_random, at_median = init_to_uniform(radius=2.0), init_to_median(num_samples=_MEDIAN_DRAWS)
 
         def value(site: dict[str, Any]) -> Any:
@@ -230,7 +232,7 @@ class Target:
                 return at_median(site)
             return None if how == "prior" else at_random(site)
 
-        def placeholder(site: dict[str, Any]) -> Any:  # for what `_propose` draws itself: it needs no key
+        def placeholder(site: dict[str, Any]) -> Any:  # for values that `_propose` draws itself: needs no key
             drawn = how == "random" and site["type"] == "sample" and "start_scale" in site["infer"]
             return jnp.zeros(site["fn"].shape()) if drawn and not site["is_observed"] else None
 

@@ -1,12 +1,12 @@
 r"""Minibatches: slices of a random permutation of the rows, which is never stored.
 
 Each place of the permutation is computed when it is asked for. A generalised Feistel network (Black & Rogaway 2002)
-permutes range(a b) with a = ceil(sqrt(n)) and b = ceil(n / a): a number x = l b + r is turned, round by round, by
+permutes range(a b) with a = ceil(sqrt(n)) and b = ceil(n / a): a number x = l b + r is changed, round by round, by
 
     l <- l + hash(r) mod a,    r <- r + hash(l) mod b
 
 each of which can be undone, so all of them together are a permutation. A result that is not below n goes through again
-until it is, which permutes range(n). A minibatch is so a slice of the epoch's permutation, at the cost of the slice
+until it is, which permutes range(n). So a minibatch is a slice of the epoch's permutation, at the cost of the slice
 alone: no sort, and nothing to carry from step to step.
 
 Reference: https://doi.org/10.1007/3-540-45760-7_9.
@@ -27,18 +27,18 @@ from models import Network
 
 __all__ = ["SALTS", "Minibatch", "check_batch", "check_rows", "permuted", "salted"]
 
-_ROUNDS = 6  # of two halves each; test_shuffling looks at single places, pairs and neighbours
+_ROUNDS = 6  # each of two halves; the tests look at single places, pairs and neighbours
 SALTS = 2 * _ROUNDS
 """How many random words make a permutation."""
 
 
 def permuted(key: jax.Array, places: jax.Array, rows: int) -> jax.Array:
-    """What a random permutation of range(rows), one for each key, has at these places."""
+    """The entries at `places` of a random permutation of range(rows), which `key` determines."""
     return salted(jax.random.bits(key, (SALTS,)), places, rows)
 
 
 def salted(salts: jax.Array, places: jax.Array, rows: int) -> jax.Array:
-    """The same for `SALTS` random words in place of a key."""
+    """The entries at `places` of the permutation of range(rows) that `salts`, `SALTS` random words, determine."""
     high = math.isqrt(rows - 1) + 1
     low = -(-rows // high)
 
@@ -65,12 +65,12 @@ def _hash(value: jax.Array, salt: jax.Array) -> jax.Array:
 
 
 class Minibatch(NamedTuple):
-    """What a step sees.
+    """The rows that a step sees.
 
     Attributes:
-        rows: their numbers; None for all of them.
+        rows: the numbers of the rows; None for all rows.
         place: which minibatch of its epoch this is, from 0.
-        epoch: how many an epoch has.
+        epoch: how many minibatches an epoch has.
     """
 
     rows: jax.Array | None
@@ -79,7 +79,7 @@ class Minibatch(NamedTuple):
 
 
 def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -> None:
-    """Raise ValueError if a minibatch is asked of what is no network, or of more rows than there are."""
+    """Raise ValueError if `batch_size` is given for a model that is not a network, or exceeds the number of rows."""
     if batch_size is None:
         return
     if not isinstance(target.model, Network):
@@ -91,7 +91,7 @@ def check_batch(name: str, batch_size: int | None, target: Target, data: Data) -
 
 
 def check_rows(name: str, batch_size: int | None, target: Target, data: Data) -> None:
-    """Raise ValueError if a minibatch is asked of what has no rows, or fewer."""
+    """Raise ValueError if `batch_size` is given for a model without rows to take, or exceeds their number."""
     if batch_size is None:
         return
     if isinstance(target.model, Subsampled) and target.model.inside:

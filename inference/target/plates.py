@@ -3,9 +3,9 @@
     with numpyro.plate("rows", len(x), subsample_size=8) as rows:
         numpyro.sample("y", dist.Normal(x[rows] @ w, 1.0), obs=y[rows])
 
-NumPyro multiplies the log density of what is inside by the plate's size over the number of its rows. Over rows drawn
-without replacement that is an unbiased estimate, if what is inside is observed. A latent site inside would have other
-coordinates at each step, so a minibatch is refused. Where no rows are given, the plate has all of them.
+NumPyro multiplies the log density of the sites inside the plate by the plate's size over the number of rows given. For
+rows drawn without replacement that is an unbiased estimate, if all sites inside are observed. A latent site inside
+would have other coordinates at each step, so minibatches are then refused. Where no rows are given, the plate has all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Rows", "Subsampled", "subsampled"]
 
 
 class Rows(Messenger):
-    """A handler that gives the rows of subsampled plates: some rows, or all of each plate."""
+    """A handler that gives plates their rows: `rows`, or all if None; to the plate named `plate`, or to all if None."""
 
     def __init__(self, rows: jax.Array | None = None, plate: str | None = None) -> None:
         super().__init__()
         self._rows, self._plate = rows, plate
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        """Give a plate its rows, and the number of them."""
+        """Give a plate its rows and their number."""
         if msg["type"] == "plate" and self._plate in (None, msg["name"]):
             size = msg["args"][0]
             msg["value"] = jnp.arange(size) if self._rows is None else self._rows
@@ -39,13 +39,13 @@ class Rows(Messenger):
 
 @dataclass(frozen=True)
 class Subsampled:
-    """A model that subsamples one plate, run on all rows of it, or on those that a `Rows` around it gives.
+    """A model that subsamples one plate; it runs on all rows of the plate, or on those that a `Rows` around it gives.
 
     Attributes:
-        model: the user's.
-        plate: its name.
-        rows: how many it has.
-        inside: the latent sites inside.
+        model: the user's model.
+        plate: the plate's name.
+        rows: how many rows the plate has.
+        inside: the names of the latent sites inside the plate.
     """
 
     model: Callable[..., Any]
@@ -54,16 +54,16 @@ class Subsampled:
     inside: tuple[str, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The model on all rows."""
+        """Run the model on all rows."""
         with Rows():
             return self.model(*args, **kwargs)
 
 
 def subsampled(model: Callable[..., Any], trace: dict[str, Any]) -> Subsampled | None:
-    """A model whose trace has a subsampled plate; None if it has none.
+    """The model as a `Subsampled`, if its trace has a subsampled plate; None if it has none.
 
     Raises:
-        ValueError: if it has several.
+        ValueError: if the trace has several subsampled plates.
     """
     plates = {
         name: site["args"][0]

@@ -1,4 +1,4 @@
-"""How wide the prior is in each unconstrained coordinate: what a fixed trajectory length and a mass are measured in."""
+"""How wide the prior is in each unconstrained coordinate: the units of a fixed trajectory length and of a mass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models import Network
 __all__ = ["prior_scales", "relative_scales"]
 
 _DRAWS, _FEWEST = 2000, 100  # a scale that is 3 % off changes nothing, and one that is 15 % off not much
-_NUMBERS = 2**25  # of all draws together: what fits into memory with room to spare
+_NUMBERS = 2**25  # in all draws together: these fit into memory with room to spare
 _BLOCK = 2**16  # coordinates whose quartiles are found at once
 _NORMAL_QUARTILES = 1.349  # the distance of a standard normal's quartiles
 
@@ -26,8 +26,8 @@ _NORMAL_QUARTILES = 1.349  # the distance of a standard normal's quartiles
 def prior_scales(target: Target, data: Data) -> dict[str, np.ndarray]:
     """The prior standard deviation of each coordinate of a position; infinite where the prior is flat.
 
-    A network knows its own. For any other model the sites are drawn from the prior, each given the others it depends
-    on, and the standard deviation is that of a normal with the same quartiles, which heavy tails don't upset.
+    A network knows its own prior scales. For any other model the sites are drawn from the prior, each given the others
+    it depends on, and a normal with the same quartiles gives the standard deviation, which heavy tails don't upset.
     """
     if isinstance(target.model, Network):
         return jax.device_get(_network_scales(target.model, data.arrays[0][:1]))
@@ -59,7 +59,7 @@ def _network_scales(model: Network, x: jax.Array) -> dict[str, jax.Array]:
 
 
 def _width(draws: np.ndarray) -> np.ndarray:
-    """The standard deviation of a normal with the same quartiles, of each column."""
+    """For each column of `draws`, the standard deviation of a normal with the same quartiles."""
     blocks = np.array_split(draws, max(1, draws.shape[1] // _BLOCK), axis=1)
     quartiles = [np.quantile(block.astype(np.float64), [0.25, 0.75], axis=0) for block in blocks]
     low, high = np.concatenate(quartiles, axis=1)

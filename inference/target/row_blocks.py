@@ -1,7 +1,7 @@
 """The log-likelihood of many rows, summed over blocks of rows in order, and its gradient with it.
 
-A block is small enough for the processor's cache, nothing of it is kept for a way back, and what is summed depends on
-the number of rows alone.
+A block is small enough for the processor's cache, nothing of it is kept for a backward pass, and what is summed depends
+on the number of rows alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["log_likelihood_by_blocks"]
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def log_likelihood_by_blocks(target: Any, position: Any, data: Any) -> jax.Array:
-    """The log-likelihood of a `Target`, block by block, then over the rows that are left."""
+    """The log-likelihood of a `Target`, summed over whole blocks of rows and over the rows that are left."""
     return _over_blocks(target, data, lambda block: target.terms_at_once(position, block).log_likelihood)
 
 
 def _forward(target: Any, position: Any, data: Any) -> tuple[jax.Array, Any]:
-    """Value and gradient together, so that nothing of a block has to be kept for a way back."""
+    """Value and gradient together, so that nothing of a block has to be kept for a backward pass."""
 
     def block(rows: Any) -> tuple[jax.Array, Any]:
         return jax.value_and_grad(lambda position: target.terms_at_once(position, rows).log_likelihood)(position)
@@ -40,7 +40,7 @@ log_likelihood_by_blocks.defvjp(_forward, _backward)
 
 
 def _over_blocks(target: Any, data: Any, function: Callable[[Any], Any]) -> Any:
-    """The sum of a function over blocks of rows."""
+    """The sum of `function` over blocks of `target.block` rows, and over the rows that are left."""
     size = target.block
     whole, left = divmod(len(data.arrays[0]), size)
 

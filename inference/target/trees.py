@@ -12,12 +12,12 @@ __all__ = ["choose", "standard_normal"]
 
 
 def choose(condition: jax.Array, new: Any, old: Any) -> Any:
-    """One of two trees of arrays."""
+    """The tree of arrays `new` where `condition` holds, and `old` where it does not."""
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
 def standard_normal(key: jax.Array, template: Any) -> Any:
-    """Independent N(0, 1) in the shape of a tree, drawn at once: one generator compiles faster than several."""
+    """Independent N(0, 1) shaped like `template`, drawn all at once: one generator compiles faster than several."""
     leaves, structure = jax.tree.flatten(template)
     if not leaves:
         return template

@@ -1,7 +1,7 @@
-"""What is used of NumPyro and JAX that they don't promise to keep; `models.effects` has the stack of handlers.
+"""Those parts of NumPyro and JAX in use that they don't promise to keep; `models.effects` has the stack of handlers.
 
-All of it is here, under names that say what it is for, and `tests/unit/test_releases.py` says what broke when a release
-changes it.
+All of them are here, under names that say what they are for, and `tests/unit/test_releases.py` says what broke when a
+release changes one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def jacobian_sites(position: dict[str, Any]) -> set[str]:
 def log_probs(
     model: Callable[..., Any], args: tuple[Any, ...], sites: dict[str, Any]
 ) -> tuple[dict[str, jax.Array], dict[str, Any]]:
-    """The log density of each site, summed, and the trace, with some sites at these values."""
+    """The log density of each site, summed over its values, and the trace, with some sites at the values in `sites`."""
     return compute_log_probs(model, args, {}, sites)
 
 
@@ -56,7 +56,7 @@ def constrained(model: Callable[..., Any], args: tuple[Any, ...], position: dict
 
 
 def unconstrained(model: Callable[..., Any], args: tuple[Any, ...], sites: dict[str, Any]) -> dict[str, jax.Array]:
-    """The position at which the sites have these values."""
+    """The unconstrained position at which the sites have the values in `sites`."""
     return unconstrain_fn(model, args, {}, sites)
 
 
@@ -66,10 +66,10 @@ def mask_of(distribution: MaskedDistribution) -> Any:
 
 
 def carries_a_derivative(value: Any) -> bool:
-    """Whether a number depends on what `jax.jvp` differentiates in, within a function that it traces."""
+    """Whether `value` depends on the inputs that `jax.jvp` differentiates by, within a function that it traces."""
     return isinstance(value, JVPTracer)
 
 
 def trace_level() -> Any:
-    """Another value inside the body of a loop or a branch, which is traced once, than outside of it."""
+    """A value that tells the body of a loop or a branch, which is traced once, from the code around it."""
     return get_opaque_trace_state(convention="nnx")

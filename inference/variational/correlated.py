@@ -30,7 +30,7 @@ __all__ = ["Correlated", "FullRank", "LowRank"]
 
 _FIRST_SCALE = 0.05  # as for independent normals
 _FIRST_FACTOR = 0.1  # F in widths of the guide: little correlation, in random directions
-_MOST = 20_000  # weights for a full matrix: 0.8 GB in float32, and Adam keeps two more
+_MOST = 20_000  # weights for a full matrix: 1.6 GB in float32, and Adam keeps two more
 
 
 class Correlated(NamedTuple):

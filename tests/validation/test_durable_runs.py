@@ -18,8 +18,6 @@ import pytest
 import inference
 import models
 
-pytestmark = pytest.mark.validate
-
 ROOT = Path(__file__).parents[2]
 OPTIONS = dict(
     method="hmc", chains=2, draws=150, warmup=30, tuning=40, trajectory_length=1000.0, step_size=0.05, mass="diagonal"

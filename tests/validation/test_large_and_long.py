@@ -13,8 +13,6 @@ import models
 from inference.mcmc import leapfrog
 from inference.target.binding import bind
 
-pytestmark = pytest.mark.validate
-
 
 def _outliers() -> tuple[np.ndarray, np.ndarray]:
     """200,000 rows with heavy-tailed noise, which a normal likelihood meets with large energies."""

@@ -1,0 +1,16 @@
+"""The unit tier: nothing is compiled here, so that it stays as quick as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_compiled(counted):
+    """A test that compiles a program fails."""
+    yield
+    programs = counted("compile")
+    assert not programs, (
+        f"this test compiled {programs} programs, and this tier compiles none: look at shapes by jax.eval_shape, use "
+        "a posterior that is made up (`conjugate.exact`), or move the test to tests/runs"
+    )
