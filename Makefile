@@ -15,10 +15,10 @@ quick: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 2 tests/unit
 
-# Most of the time of the tests is XLA's compiler, so where a program runs for a moment it is not optimised.
+# Most of the time of the tests is XLA's compiler, so where programs run for a moment they are not optimised.
 test: check
-	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/runs tests/survival
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/accuracy
+	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/runs
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/accuracy tests/survival tests/examples
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ from inference.engine.pace import pace  # noqa: E402
 
 pytest_plugins = ["tests.helpers.posteriors", "tests.helpers.run_directories"]
 
-TIERS = ("unit", "runs", "accuracy", "survival", "validation")
+TIERS = ("unit", "runs", "accuracy", "survival", "examples", "validation")
 _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
 

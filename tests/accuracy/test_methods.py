@@ -33,13 +33,15 @@ def check_moments(draws: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -
     ("temperature", "tempering"), [(1.0, "posterior"), (0.4, "posterior"), (2.5, "posterior"), (2.5, "likelihood")]
 )
 def test_nuts_has_the_exact_moments(conjugate, temperature, tempering):
-    # 28,000 nearly independent draws: a bias of 0.03 posterior standard deviations would show.
+    # 28,000 nearly independent draws: a bias of 0.03 posterior standard deviations would show. The tempered densities
+    # are the target's, by the same program: there 4,000 draws show one of 0.08, and a temperature that is off by 5 %.
+    long = temperature == 1
     posterior = conjugate.run(
-        method="nuts", draws=7000, warmup=500, seed=1, temperature=temperature, tempering=tempering
+        method="nuts", draws=7000 if long else 1000, warmup=500, seed=1, temperature=temperature, tempering=tempering
     )
     mean, precision = conjugate.posterior(temperature, tempering)
     draws = conjugate.stacked(posterior)
-    assert mixing.ess(draws).min() > 20_000
+    assert mixing.ess(draws).min() > (20_000 if long else 2500)
     check_moments(draws, mean, np.linalg.inv(precision))
 
 
@@ -55,13 +57,14 @@ def test_nuts_has_the_exact_moments(conjugate, temperature, tempering):
     ],
 )
 def test_hmc_has_the_exact_moments(conjugate, temperature, tempering, options):
-    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show.
+    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show; of 0.1 in the other cases.
+    long = not options and temperature == 1
     posterior = conjugate.run(
-        method="hmc", draws=30_000, seed=1, temperature=temperature, tempering=tempering, **options
+        method="hmc", draws=30_000 if long else 3000, seed=1, temperature=temperature, tempering=tempering, **options
     )
     mean, precision = conjugate.posterior(temperature, tempering)
     draws = conjugate.stacked(posterior)
-    assert mixing.ess(draws).min() > 20_000
+    assert mixing.ess(draws).min() > (20_000 if long else 1500)
     check_moments(draws, mean, np.linalg.inv(precision))
 
 
@@ -74,13 +77,15 @@ def test_hmc_has_the_exact_moments(conjugate, temperature, tempering, options):
     ],
 )
 def test_adjusted_mclmc_has_the_exact_moments(conjugate, temperature, tempering, options):
-    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show.
+    # As many draws as it takes for a bias of 0.03 posterior standard deviations to show; of 0.1 in the other cases.
+    long = temperature == 1
     posterior = conjugate.run(
-        method="mclmc", adjusted=True, draws=15_000, seed=1, temperature=temperature, tempering=tempering, **options
-    )
+        method="mclmc", adjusted=True, draws=15_000 if long else 1500, seed=1, temperature=temperature,
+        tempering=tempering, **options,
+    )  # fmt: skip
     mean, precision = conjugate.posterior(temperature, tempering)
     draws = conjugate.stacked(posterior)
-    assert mixing.ess(draws).min() > 20_000
+    assert mixing.ess(draws).min() > (20_000 if long else 1500)
     check_moments(draws, mean, np.linalg.inv(precision))
 
 

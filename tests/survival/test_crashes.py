@@ -142,11 +142,11 @@ def test_a_crash_before_the_first_save_begins_anew(tmp_path, crash, monkeypatch)
     assert _same(_run(**METHODS["hmc"]), inference.resume(tmp_path / "a", progress=False))
 
 
-@pytest.mark.parametrize(("keep", "iterations"), [("all", 300), ("none", 140)])  # between two milestones, each
+@pytest.mark.parametrize(("keep", "iterations"), [("all", 150), ("none", 140)])  # between two milestones, each
 def test_until_is_asked_what_it_was_asked_before_the_crash(tmp_path, crash, keep, iterations):
-    options = {**METHODS["nuts"], "draws": 800, "until": {"ess": 120}, "start": "random", "keep": keep}
+    options = {**METHODS["nuts"], "draws": 400, "until": {"ess": 60}, "start": "random", "keep": keep}
     plain = _run(**options)
-    assert (plain.ended, plain.shape[1]) == ("until", 400)
+    assert (plain.ended, plain.shape[1]) == ("until", 200)
     crash(10**9, iterations)
     with pytest.raises(_Crash):
         _run(tmp_path / "a", save_every=1e-9, **options)
@@ -182,7 +182,7 @@ else:
     )
 """
 LONG = dict(  # 20,000 steps a trajectory
-    method="hmc", chains=2, draws=40, warmup=8, tuning=20, trajectory_length=1000.0, step_size=0.05, mass="diagonal"
+    method="hmc", chains=2, draws=16, warmup=8, tuning=20, trajectory_length=1000.0, step_size=0.05, mass="diagonal"
 )  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def long_run() -> inference.Posterior:
 def test_kills_at_random_moments_lose_nothing(tmp_path, long_run):
     generator = random.Random(20)
     directory = tmp_path / "a"
-    stages = [("start", 0), ("pilot", 2), ("chains", 2), ("chains", 9)]  # the last two in warm-up and while sampling
+    stages = [("pilot", 2), ("chains", 2), ("chains", 9)]  # the last two in warm-up and while sampling
     for i, (stage, least) in enumerate(stages):
         reached = lambda stage=stage, least=least: min(_saved(directory, stage), default=-1) >= least  # noqa: E731
         assert _kill_when(reached, directory, "resume" if i else json.dumps(LONG), generator.uniform(0, 0.3)) == -9

@@ -11,6 +11,7 @@ import scipy.stats
 import data
 import inference
 import models
+from inference.runs.execution import plan
 from tests.accuracy.laplace.test_approximation import check_normal, log_evidence, small
 
 PRIOR = 0.5
@@ -127,17 +128,16 @@ def test_evidence_needs_normal_weights_of_a_network():
         inference.run(model, x, y, method="laplace", hyperparameters="evidence", progress=False)
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_evidence_never_ends_below_that_of_the_given_prior(activation):
-    """On the wines MacKay's updates end at -32.9 with tanh, the given prior at -31.3, twice its scale at -29.2."""
+def test_the_evidence_never_ends_below_that_of_the_given_prior():
+    """On the wines MacKay's updates end at -32.9, the given prior at -31.3, twice its scale at -29.2."""
     train, _ = data.load("wine_cultivars").split(seed=0, test=0.2)
-    model = models.mlp((20,), activation, likelihood=models.Categorical(3))
+    model = models.mlp((20,), "tanh", likelihood=models.Categorical(3))
     options = dict(method="laplace", steps=1000, progress=False)
     given = inference.run(model, train, hyperparameters="given", **options).statistics["log_evidence"][0, 0]
     found = inference.run(model, train, hyperparameters="evidence", **options)
     assert found.statistics["log_evidence"][0, 0] > given + 1
     twice = inference.run(
-        models.mlp((20,), activation, models.Normal(2.0), models.Categorical(3)),
+        models.mlp((20,), "tanh", models.Normal(2.0), models.Categorical(3)),
         train,
         hyperparameters="given",
         **options,
@@ -148,10 +148,10 @@ def test_the_evidence_never_ends_below_that_of_the_given_prior(activation):
 def test_the_evidence_chooses_by_default_where_the_noise_is_inferred(conjugate):
     def way(model=None, **options):
         model = model or models.mlp((2,), "tanh")
-        posterior = inference.run(
-            model, conjugate.x, conjugate.y, method="laplace", steps=60, draws=2, progress=False, **options
-        )
-        return posterior.method.hyperparameters
+        temperature = options.pop("temperature", 1.0)
+        laplace = inference.Laplace(**options)
+        planned = plan(model, (conjugate.x, conjugate.y), laplace, 0, temperature, "posterior", None)
+        return planned.method.hyperparameters
 
     assert way() == "evidence"
     assert way(temperature=0.5) == "given"

@@ -17,11 +17,7 @@ from inference.target.minibatches import Minibatch
 from inference.variational.dropout import Dropout, Matrices
 
 ROWS, KEEP, WIDTH, NOISE = 12, 0.8, 1.7, 0.3
-
-
 GENERATOR = np.random.default_rng(0)
-
-
 X = GENERATOR.normal(size=(ROWS, 3)).astype(np.float32)
 
 

@@ -56,7 +56,7 @@ def test_a_perfect_method_lands_on_the_floor():
     generator = np.random.default_rng(0)
     test = generator.normal(size=(20, 2)), generator.normal(size=20)
     ratios = []
-    for _ in range(200):
+    for _ in range(80):
         reference, perfect = _independent(generator), _independent(generator)
         comparison = diagnostics.compare({"reference": reference, "perfect": perfect}, test, reference="reference")
         ratios.append(np.log(comparison.rows[1]["w1"] / comparison.floor["w1"]))
@@ -81,7 +81,7 @@ def test_a_perfect_method_of_few_draws_has_a_floor_of_its_own(draws):
     generator = np.random.default_rng(0)
     test = generator.normal(size=(20, 2)), generator.normal(size=20)
     ratios = []
-    for _ in range(60):
+    for _ in range(40):
         few = _independent(generator, draws=draws)
         comparison = diagnostics.compare({"few": few}, test, _independent(generator, draws=200))
         (row,) = comparison.rows
@@ -235,7 +235,7 @@ def test_pairs_work_where_splits_do(regression):
     assert diagnostics.scores(prediction, (test.x, test.y)) == diagnostics.scores(prediction, test.y)
 
 
-@pytest.mark.parametrize("chains", [2, 3, 4])
+@pytest.mark.parametrize("chains", [2, 4])
 def test_a_perfect_method_is_marked_as_close_whatever_the_number_of_chains(chains):
     """Two spreads of a difference are exceeded by chance in a few of a hundred cases; over four distances, in more."""
     generator = np.random.default_rng(1)

@@ -32,13 +32,13 @@ def test_laplace_is_judged_by_newtons_steps_and_not_by_the_curve_before_them():
 
 def test_laplace_with_inferred_noise_is_advised_to_let_the_evidence_choose():
     train, _ = data.load("diabetes").split(seed=0)
-    model = models.mlp((20,), "tanh")
-    given = inference.run(model, train, method="laplace", hyperparameters="given", progress=False)
+    model = models.mlp((12,), "tanh")
+    given = inference.run(model, train, method="laplace", hyperparameters="given", steps=1500, progress=False)
     judged = convergence(given)
     assert judged.passed is False
     assert judged.constant_gap < -100
     assert any("hyperparameters='evidence'" in step for step in judged.advice)
-    default = inference.run(model, train, method="laplace", progress=False)
+    default = inference.run(model, train, method="laplace", steps=1500, progress=False)
     assert default.method.hyperparameters == "evidence"
     assert convergence(default).passed is None
     assert convergence(default).constant_gap > 50

@@ -16,17 +16,9 @@ from inference.results.function_space import function_draws
 from inference.runs.stopping import stop_of
 
 GENERATOR = np.random.default_rng(5)
-
-
 X = GENERATOR.normal(size=(60, 2)).astype(np.float32)
-
-
 Y = (np.sin(2 * X[:, 0]) + 0.1 * GENERATOR.normal(size=60)).astype(np.float32)
-
-
 NETWORK = models.mlp((8,), "tanh", likelihood=models.Gaussian(scale=0.2))
-
-
 FIRST = {"method": "hmc", "draws": 1, "warmup": 0, "step_size": 1e-4, "trajectory_length": 1e-4, "progress": False}
 
 

@@ -12,11 +12,7 @@ import inference
 import models
 
 X = np.linspace(-1, 1, 12).reshape(6, 2)
-
-
 Y = np.linspace(0, 1, 6)
-
-
 MLP = models.mlp(hidden=(3,))
 
 

@@ -14,20 +14,10 @@ import models
 from inference.target.data_remarks import _growth, explosion
 
 GENERATOR = np.random.default_rng(0)
-
-
 X = GENERATOR.normal(size=(40, 2))
-
-
 Y = X[:, 0] + 0.3 * GENERATOR.normal(size=40)
-
-
 TIMES = 1.7e9 + 10.0 * np.arange(100)[:, None]
-
-
 KNOWN = models.Gaussian(scale=1.0)
-
-
 FEW = {"method": "map", "steps": 5, "progress": False}
 
 

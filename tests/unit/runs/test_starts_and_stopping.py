@@ -10,8 +10,6 @@ import models
 from inference.runs.stopping import stop_of
 
 GENERATOR = np.random.default_rng(5)
-
-
 X = GENERATOR.normal(size=(60, 2)).astype(np.float32)
 
 

@@ -12,11 +12,7 @@ import inference.sweeps.sweeping
 import models
 
 TRAIN, TEST = data.load("diabetes").split(seed=0)
-
-
 NETWORK = models.linear(models.Normal(1.0, fan_in=True))
-
-
 QUICK = dict(method="map", steps=5, tempering="likelihood", progress=False)
 
 

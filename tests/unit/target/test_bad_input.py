@@ -12,17 +12,9 @@ import inference
 import models
 
 X = np.linspace(-1, 1, 12).reshape(6, 2)
-
-
 Y = np.linspace(0, 1, 6)
-
-
 LABELS = np.array([0, 1, 2, 0, 1, 2])
-
-
 MLP = models.mlp(hidden=(3,))
-
-
 CLASSIFIER = models.mlp(hidden=(3,), likelihood=models.Categorical(3))
 
 

@@ -11,14 +11,8 @@ import inference
 import models
 
 GENERATOR = np.random.default_rng(0)
-
-
 X = GENERATOR.normal(size=(40, 2))
-
-
 Y = X[:, 0] + 0.3 * GENERATOR.normal(size=40)
-
-
 FEW = {"method": "map", "steps": 5, "progress": False}
 
 

@@ -9,11 +9,7 @@ import inference
 import models
 
 ROWS, KEEP, WIDTH, NOISE = 12, 0.8, 1.7, 0.3
-
-
 GENERATOR = np.random.default_rng(0)
-
-
 X = GENERATOR.normal(size=(ROWS, 3)).astype(np.float32)
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import data
 from experiments import dropout_uci as experiment
 
-FOLDER = Path(os.environ.get("TOUCHSTONE_DATA") or Path(__file__).parents[4] / "shared" / "data")
+FOLDER = Path(os.environ.get("TOUCHSTONE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from experiments.backprop_mnist import PUBLISHED, PUBLISHED_PRUNED, backprop_mnist
 
-FOLDER = Path(os.environ.get("TOUCHSTONE_DATA") or Path(__file__).parents[4] / "shared" / "data")
+FOLDER = Path(os.environ.get("TOUCHSTONE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 CHANCE = 90  # percent of wrong labels among ten
 
 
