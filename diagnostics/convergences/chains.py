@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from diagnostics.convergences.advice import advice_for_chains
-from diagnostics.convergences.bias import Bias
 from diagnostics.convergences.spaces import Mixing, aligned_mixing, function_mixing, weight_mixing
 from diagnostics.convergences.verdict import Convergence
 from inference import Posterior
 from inference.host.lazy_arviz import arviz
+from inference.sgmcmc.temperatures import Bias
 
 __all__ = ["judge_chains"]
 
@@ -67,7 +67,7 @@ def _measured(posterior: Posterior, thresholds: dict[str, float]) -> Convergence
         saturated=float(np.mean(statistics.get("reached_max_treedepth", np.nan))),
         cost=posterior.cost,
         thresholds=thresholds,
-        bias=Bias.of(posterior),
+        bias=Bias.of(posterior.statistics, posterior.temperature),
     )  # fmt: skip
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from diagnostics.convergences.bias import Bias
 from diagnostics.convergences.spaces import Mixing
 from inference.host.machine import Cost
+from inference.sgmcmc.temperatures import Bias
 
 __all__ = ["Convergence"]
 

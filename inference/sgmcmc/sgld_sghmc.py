@@ -40,7 +40,7 @@ import numpy as np
 from inference.samplers import Sampler
 from inference.sgmcmc.langevin_step import LangevinKernel, State
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
-from inference.sgmcmc.temperatures import noise_concern, temperature_concern
+from inference.sgmcmc.temperatures import Bias
 from inference.target.density import Data, Target
 from inference.target.minibatches import check_rows
 from models.validation import fraction, one_of, positive_integer, positive_number
@@ -205,9 +205,8 @@ class _StochasticGradient(Sampler):
         self, target: Target, data: Data, statistics: dict[str, np.ndarray], chains: Sequence[int]
     ) -> tuple[str, ...]:
         """The concerns that the gradient is too noisy for its step, and that the draws are not at the temperature."""
-        temperature = float(data.temperature)
-        found = noise_concern(statistics, self.control_variates) + temperature_concern(statistics, temperature)
-        return tuple(f"{self.name}: {concern}" for concern in found)
+        bias = Bias.of(statistics, float(data.temperature))
+        return tuple(f"{self.name}: {concern}" for concern in bias.concerns(self.control_variates)) if bias else ()
 
     def gradients(self, info: dict[str, np.ndarray], data: Data) -> float:
         """How many gradients over all rows were taken; a minibatch's counts for its share of the rows."""

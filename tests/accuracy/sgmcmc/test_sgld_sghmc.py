@@ -14,7 +14,7 @@ from jax import lax
 
 import inference
 from inference import mixing
-from inference.sgmcmc.minibatch_gradients import Centre, Randomness, estimated_gradient
+from inference.sgmcmc.langevin_step import Centre, Randomness, estimated_gradient
 from inference.sgmcmc.step_sizes import Cycles, Settings
 from tests.helpers.normal_target import ROWS, NormalTarget
 

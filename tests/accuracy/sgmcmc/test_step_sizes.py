@@ -12,7 +12,7 @@ from jax import lax
 
 import inference
 import models
-from inference.sgmcmc.minibatch_gradients import Centre, as_vector, estimated_gradient
+from inference.sgmcmc.langevin_step import Centre, as_vector, estimated_gradient
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
 from inference.target.binding import bind
 from tests.helpers.normal_target import NormalTarget

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-from inference.sgmcmc.minibatch_gradients import Centre, estimated_gradient
+from inference.sgmcmc.langevin_step import Centre, estimated_gradient
 from inference.sgmcmc.step_sizes import Cycles, Settings
 from inference.target.binding import bind
 from tests.helpers.normal_target import NOISE, PRIOR, ROWS, NormalTarget

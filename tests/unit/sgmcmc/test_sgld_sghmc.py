@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import inference
-from inference.sgmcmc.temperatures import noise_concern, temperature_concern
+from inference.sgmcmc.temperatures import Bias
 from tests.helpers.normal_target import NormalTarget
 
 
@@ -19,7 +19,11 @@ def normal() -> NormalTarget:
 
 def _temperatures(mean: float, spread: float, draws: int = 200) -> dict[str, np.ndarray]:
     values = mean + spread * np.random.default_rng(0).standard_normal((2, draws))
-    return {"configurational_temperature": values, "gradient_noise_ratio": np.full((2, draws), 0.3)}
+    return {
+        "configurational_temperature": values,
+        "kinetic_temperature": values,
+        "gradient_noise_ratio": 0.3 + 0 * values,
+    }
 
 
 @pytest.mark.parametrize(
@@ -33,14 +37,14 @@ def _temperatures(mean: float, spread: float, draws: int = 200) -> dict[str, np.
     ],
 )
 def test_a_temperature_far_away_is_said(mean, spread, draws, words):
-    found = temperature_concern(_temperatures(mean, spread, draws), 2.0)
-    assert re.match(words, found[0]) if words else found == ()
+    _, *found = Bias.of(_temperatures(mean, spread, draws), 2.0).concerns(control_variates=True)
+    assert re.match(words, found[0]) if words else found == []
 
 
 def test_control_variates_are_recommended_where_they_are_off():
-    statistics = _temperatures(1.0, 1.0)
-    assert "a smaller step_size, a larger batch_size or control_variates=True" in noise_concern(statistics, False)[0]
-    assert noise_concern(statistics, True)[0].endswith("use a smaller step_size or a larger batch_size")
+    bias = Bias.of(_temperatures(1.0, 1.0), 1.0)
+    assert "a smaller step_size, a larger batch_size or control_variates=True" in bias.concerns(False)[0]
+    assert bias.concerns(True)[0].endswith("use a smaller step_size or a larger batch_size")
 
 
 @pytest.mark.parametrize(
