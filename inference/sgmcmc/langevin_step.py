@@ -3,8 +3,8 @@ r"""The kernel of SGLD and SGHMC: Langevin dynamics with momentum on minibatches
     r <- (1 - a) r + e G g(w) + sqrt(2 a e T G) n
     w <- w + r
 
-See `inference.sgmcmc.sgld_sghmc` for what the step means, and `inference.sgmcmc.step_sizes` for e and G. The gradient g is
-an unbiased estimate. With c a fixed point and B the rows of a minibatch, drawn without replacement,
+See `inference.sgmcmc.sgld_sghmc` for what the step means, and `inference.sgmcmc.step_sizes` for e and G. The gradient g
+is an unbiased estimate. With c a fixed point and B the rows of a minibatch, drawn without replacement,
 
     g(w) = grad L_B(w)                              L_B: the log density with the log-likelihood scaled up from B
     g(w) = grad L_B(w) - grad L_B(c) + grad L(c)    control variates (Baker et al. 2019): little noise near c
