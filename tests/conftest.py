@@ -13,13 +13,13 @@ import jaxtyping
 import numpy as np
 import pytest
 
-import tests.helpers.shapes  # noqa: F401 (which the hook asks for by name)
+import tests.helpers.shapes
 
 # Most of the time of the tests is XLA's compiler. An older way to emit loops takes two thirds of the time to compile,
 # and its programs are as fast; read when the first program is made.
 os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("MPLBACKEND", "agg")
-_hook = jaxtyping.install_import_hook(["data", "models", "inference", "diagnostics"], "tests.helpers.shapes.checked")
+_hook = jaxtyping.install_import_hook(tests.helpers.shapes.annotated(), "tests.helpers.shapes.checked")
 
 import data  # noqa: E402 (after the hook)
 import inference  # noqa: E402

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from beartype import beartype
 
-__all__ = ["checked"]
+__all__ = ["annotated", "checked"]
 
+_ROOT = Path(__file__).parents[2]
 _ARRAYS = re.compile(r"\b(Float|Int|Bool|Shaped|Num|UInt|Complex)\[")
+
+
+def annotated() -> list[str]:
+    """The modules of the four packages that annotate arrays."""
+    return [
+        ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for package in ("data", "models", "inference", "diagnostics")
+        for path in sorted((_ROOT / package).rglob("*.py"))
+        if "from jaxtyping import" in path.read_text()
+    ]
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

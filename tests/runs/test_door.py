@@ -7,6 +7,7 @@ import sys
 import warnings
 from dataclasses import fields
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -66,6 +67,14 @@ def test_warnings_are_of_one_class_and_point_at_the_users_line():
     for each in said:
         assert issubclass(each.category, inference.TouchstoneWarning)
         assert each.filename == __file__
+
+
+def test_an_editor_completes_predictions():
+    assert get_type_hints(inference.Posterior.predict)["return"] is inference.Prediction
+    for part in ("mean", "std", "epistemic", "aleatoric", "total"):
+        for kind in (inference.Prediction, inference.Regression, inference.Classification):
+            assert part in dir(kind)
+    assert get_type_hints(inference.Posterior.simulate)["return"] == dict[str, np.ndarray]
 
 
 def test_packages_are_typed():

@@ -186,3 +186,26 @@ def test_the_wheel_holds_the_packages_and_nothing_else(tmp_path):
         assert "diagnostics/reports/report.html.j2" in archive.namelist()
         assert {f"{package}/py.typed" for package in ORDER} <= set(archive.namelist())
     assert {part for part in parts if not part.endswith(".dist-info")} == {*ORDER, "touchstone.py"}
+
+
+PRIVATE = (
+    "numpyro.primitives",
+    "numpyro.infer.util",
+    "numpyro.infer.hmc",
+    "jax.interpreters",
+    "jax.extend",
+    "jax._src",
+)
+UNSTABLE = ("models/effects.py", "inference/target/unstable.py")
+
+
+def test_what_a_release_may_change_is_imported_in_two_files():
+    wrong = []
+    for path in MODULES:
+        if _package(path) not in ORDER or path.relative_to(ROOT).as_posix() in UNSTABLE:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [f"{_module(path)} imports {name}" for name in names if name.startswith(PRIVATE)]
+    assert not wrong, wrong
