@@ -85,9 +85,10 @@ class Sampler(Method):
         return range(self._warmup + self._thin - 1, self.iterations, self._thin)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
-        """Mean acceptance and the number of divergences."""
-        words = f"acceptance {sums['acceptance_rate'] / sums['count']:.2f}"
-        return words + (f", {sums['diverging']:.0f} divergent" if sums["diverging"] else "")
+        """Mean acceptance and the number of divergences, where the kernel emits them."""
+        accepted, diverging = sums.get("acceptance_rate"), sums.get("diverging", 0.0)
+        words = [f"acceptance {accepted / sums['count']:.2f}"] if accepted is not None else []
+        return ", ".join([*words, f"{diverging:.0f} divergent"] if diverging else words)
 
 
 def _conditions(name: str, until: Any) -> tuple[tuple[str, float], ...]:

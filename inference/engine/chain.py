@@ -102,8 +102,8 @@ class Chain:
 
     def take(self, first: int, piece: Piece, method: Method, ledger: Ledger, keeping: Keeping) -> str:
         """Take in what `piece` has emitted, whose first iteration was `first`; returns the chain's status in words."""
-        iterations = range(first, first + piece.iterations)
-        keep = np.array([not method.kept or iteration in method.kept for iteration in iterations], bool)
+        wanted, iterations = method.kept, range(first, first + piece.iterations)
+        keep = np.array([not wanted or iteration in wanted for iteration in iterations], bool)
         kept = {name: values[keep] for name, values in piece.info.items()}
         if keep.any():
             draws = {name: values[keep] for name, values in piece.draws.items()}

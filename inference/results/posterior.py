@@ -9,15 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
-from numpyro import handlers
-from numpyro.distributions import Unit
 
 from data.pairs import inputs_of
 from data.rows import spaced
@@ -29,15 +26,14 @@ from inference.methods import Method
 from inference.results.network_outputs import network_outputs
 from inference.results.prediction import Prediction
 from inference.results.running_averages import Averages
-from inference.target.arguments import Arguments, fingerprint, settle
-from inference.target.plates import Rows
+from inference.results.simulation import simulated
 from models import Network
 from models.validation import positive_integer
 
 __all__ = ["Posterior"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
     """Draws of a model's sites given data, and how they came about.
 
@@ -85,6 +81,18 @@ class Posterior:
     guide: dict[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     concerns: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        chains, draws = self.shape
+        what = (
+            f"{chains} {'members' if self.kind == 'point' else 'chains'} of {draws} draws"
+            if chains > 1
+            else f"{draws} draws"
+        )
+        return (
+            f"<Posterior by {self.method.name}: {what} of {len(self.draws)} sites, {self.cost.seconds:.1f} s, ended by "
+            f"{self.ended!r}; predict, idata, draws and statistics have its numbers>"
+        )
 
     @property
     def linearised(self) -> bool:
@@ -158,8 +166,8 @@ class Posterior:
         if not isinstance(self.model, Network):
             if batch_size is not None:
                 raise ValueError("batch_size needs a network of models, whose rows are known; leave it out")
-            simulated: Any = self.simulate(*args, draws=draws)
-            return simulated
+            sites: Any = self.simulate(*args, draws=draws)
+            return sites
         chosen = self._chosen(draws)
         with TRACING:
             return self._predict_network(_inputs(args), chosen, batch_size)
@@ -176,7 +184,9 @@ class Posterior:
         """
         chosen = self._chosen(draws)
         with tracing(self.method.precision):
-            return self._predict_sites(args, chosen)
+            key = jax.random.fold_in(as_key(self.seed), Stream.PREDICTIONS)
+            latent = {name: values for name, values in chosen.items() if name not in self.deterministic}
+            return simulated(self.model, args, latent, key)
 
     def _chosen(self, draws: int | None) -> dict[str, np.ndarray]:
         """The draws to predict with, `draws` per chain."""
@@ -186,20 +196,6 @@ class Posterior:
                 f'(keep="{self._keep}"); give run the inputs (predict_at=x), or keep="all"'
             )
         return self._thinned(draws)
-
-    def _predict_sites(self, args: tuple[Any, ...], chosen: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        key = jax.random.fold_in(as_key(self.seed), Stream.PREDICTIONS)
-        flat = {
-            name: values.reshape(-1, *values.shape[2:])
-            for name, values in chosen.items()
-            if name not in self.deterministic
-        }
-        arguments, arrays, identity = settle(
-            args, lambda split, arrays: fingerprint(partial(_simulate, self.model, split), arrays, flat, key)
-        )
-        sites = _compiled_simulate(self.model, identity, arguments, arrays, flat, key)
-        shape = next(iter(chosen.values())).shape[:2]
-        return {name: np.asarray(values).reshape(*shape, *values.shape[1:]) for name, values in sites.items()}
 
     def save(self, path: str | Path) -> None:
         """Write the posterior to one file that `inference.load` reads; see `inference.results.npz`."""
@@ -233,60 +229,3 @@ def _inputs(args: tuple[Any, ...]) -> Any:
     if len(args) != 1:
         raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
     return inputs_of(args[0])
-
-
-def _simulate(
-    model: Callable[..., Any],
-    arguments: Arguments,
-    arrays: tuple[jax.Array, ...],
-    draws: dict[str, jax.Array],
-    key: jax.Array,
-) -> dict[str, jax.Array]:
-    """Run the model once per draw with its latent sites fixed; returns the sites that it computes or samples then."""
-
-    def one(argument: tuple[dict[str, jax.Array], jax.Array]) -> dict[str, jax.Array]:
-        draw, key = argument
-        fixed = handlers.substitute(handlers.seed(model, key), substitute_fn=partial(_drawn, draw))
-        with Rows():
-            trace = handlers.trace(fixed).get_trace(*arguments.fill(arrays))
-        return {
-            name: site["value"]
-            for name, site in trace.items()
-            if site["type"] == "deterministic" or (site["type"] == "sample" and name not in draw and not _factor(site))
-        }
-
-    count = len(next(iter(draws.values())))
-    return lax.map(one, (draws, jax.random.split(key, count)))
-
-
-def _drawn(draw: dict[str, jax.Array], site: dict[str, Any]) -> jax.Array | None:
-    """The value of a site that is in `draw`, None for any other site.
-
-    Raises:
-        ValueError: if the site has another shape than its draw, as where the arguments are of other groups.
-    """
-    name = site["name"]
-    if site["type"] != "sample" or name not in draw:
-        return None
-    expected = site["fn"].shape(site["kwargs"]["sample_shape"])
-    if draw[name].shape != expected:
-        raise ValueError(
-            f"predict: the site '{name}' was drawn with shape {draw[name].shape}, and with these arguments the model "
-            f"samples it with shape {expected}: its values belong to the groups or rows that it was fitted to. To "
-            f"predict some of these, let the model take an index and use {name}[index]; to predict new ones, let it "
-            "sample them under a name of their own, which predict then draws from their prior"
-        )
-    return draw[name]
-
-
-def _factor(site: dict[str, Any]) -> bool:
-    """Whether a site is a term of the density and observes nothing."""
-    return isinstance(site["fn"], Unit)
-
-
-@partial(jax.jit, static_argnames=("model", "identity", "arguments"))
-def _compiled_simulate(
-    model: Callable[..., Any], identity: str, arguments: Arguments, *rest: Any
-) -> dict[str, jax.Array]:
-    """`_simulate`, compiled; `identity` is a fingerprint of it, so that a model which has changed is compiled again."""
-    return _simulate(model, arguments, *rest)

@@ -6,6 +6,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import inference
 import touchstone
 
 RUNNER = CliRunner()
@@ -70,7 +71,7 @@ def test_sweep_prints_a_table_and_writes_a_figure(tmp_path):
 def test_help_names_every_method(command):
     options = get_command(touchstone.app).commands[command].params
     (helped,) = (option.help for option in options if option.name == "method")
-    assert helped == "One of mle, map, laplace, ensemble, svi, sgld, sghmc, hmc, nuts, mclmc."
+    assert helped == f"One of {', '.join(inference.METHODS)}."
 
 
 def test_files_of_one_name_in_two_folders(tmp_path):

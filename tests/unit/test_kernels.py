@@ -35,6 +35,10 @@ OTHER = {
 }
 
 
+def test_every_method_has_a_row_here():
+    assert set(SAME) | set(OTHER) == set(METHODS)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_kernel_is_a_value_and_not_a_method(name):
     kernel = METHODS[name]().kernel()
