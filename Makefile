@@ -18,7 +18,7 @@ quick: $(READY)
 # Most of the time of the tests is XLA's compiler, so where programs run for a moment they are not optimised.
 test: check
 	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/runs
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/accuracy tests/survival tests/examples
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/accuracy tests/survival tests/examples
 
 check: $(READY)
 	$(BIN)/ruff check .

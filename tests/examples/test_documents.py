@@ -32,7 +32,14 @@ def readers(tmp_path_factory):
     return {page: _Reader(page, folder / page.replace("/", "-")) for page in PAGES}
 
 
-@pytest.mark.parametrize(("page", "block"), [(page, i) for page in PAGES for i in range(len(BLOCKS[page]))])
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [
+        pytest.param(page, i, marks=pytest.mark.xdist_group(page))  # one worker reads a page
+        for page in PAGES
+        for i in range(len(BLOCKS[page]))
+    ],
+)
 def test_a_block_runs(page, block, readers, monkeypatch, capsys):
     reader = readers[page]
     monkeypatch.chdir(reader.folder)
