@@ -61,6 +61,21 @@ def at_pace() -> Iterator[Callable[..., None]]:
         yield lambda **changes: stack.enter_context(pace(**changes))
 
 
+_BEFORE = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember what was compiled before the test, and before the fixtures that it is the first to ask for."""
+    item.stash[_BEFORE] = len(_EVENTS)
+
+
+@pytest.fixture
+def compiled_for_the_test(request: pytest.FixtureRequest) -> Callable[[], int]:
+    """Counts the programs that JAX has compiled for the test and for its fixtures."""
+    return lambda: sum("backend_compile_duration" in event for event in _EVENTS[request.node.stash[_BEFORE] :])
+
+
 @pytest.fixture
 def counted() -> Callable[[str], int]:
     """Counts the programs that JAX has lowered ("lower") or compiled ("compile") since the test began."""

@@ -51,8 +51,8 @@ class Alignment:
     """
 
     draws: Int[np.ndarray, " draw"]
-    order: tuple[Int[np.ndarray, "chain draw units"], ...]
-    sign: tuple[Float[np.ndarray, "chain draw units"], ...]
+    order: tuple[Int[np.ndarray, "chain draw _"], ...]
+    sign: tuple[Float[np.ndarray, "chain draw _"], ...]
 
     @classmethod
     def of(cls, posterior: Posterior) -> Alignment | None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import inference
-from tests.helpers.small_run import same
+from tests.helpers.small_run import reseal_description, same
 
 
 @pytest.mark.parametrize("what", ["run.json", "arguments-0.npy", "chains"])
@@ -84,3 +84,70 @@ def test_a_name_is_no_path(unfinished):
     with pytest.raises(ValueError, match="holds other sites or shapes than this run has"):
         inference.resume(unfinished)
     assert sorted(unfinished.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["run.json", "arguments-0.npy", "chains/manifest-0.json", "chains/draws-000.npy"])
+def test_a_pipe_does_not_hang(unfinished, name):
+    (unfinished / name).unlink()
+    os.mkfifo(unfinished / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of damage, where it is taken for that
+        if "manifest" in name:
+            assert inference.load(unfinished).shape[1] > 0  # by the other one
+        else:
+            with pytest.raises(ValueError, match=r"regular file|no draws that can be read"):
+                inference.load(unfinished)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest["columns"][0].update(dtype="|O"),
+        lambda manifest: manifest["columns"][0].update(shape=[2, 10**12, 4]),
+        lambda manifest: manifest["chains"][0].update(kept=10**9),
+        lambda manifest: manifest["chains"][0].update(kept=-3),
+        lambda manifest: manifest.update(place="../../../etc/passwd"),
+        lambda manifest: manifest.pop("columns"),
+        lambda manifest: manifest.update(chains=[]),
+        lambda manifest: manifest["chains"][0].update(kept=2.5),
+        lambda manifest: manifest["chains"][0].update(done=1e300),
+        lambda manifest: manifest["chains"][0].update(gradients=float("inf")),
+        lambda manifest: manifest["chains"][0].update(digests=[[1]] * len(manifest["columns"])),
+    ],
+)
+def test_hostile_manifests_are_refused(unfinished, change):
+    _reseal(unfinished, change)
+    before = sorted(unfinished.parent.rglob("*"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of damage, where it is taken for that
+        with pytest.raises(ValueError, match=r"can't be read|damaged|no draws that can be read|holds float32"):
+            inference.load(unfinished)
+    assert sorted(unfinished.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"format": 1}', '{"format": 99}', '{"format": 1, "model": {"record": "os"}}']
+)
+def test_hostile_descriptions_are_refused(unfinished, text):
+    (unfinished / "run.json").write_text(text)
+    for read in (inference.load, inference.resume):
+        with pytest.raises(ValueError, match=r"run.json can't be read, or it is damaged"):
+            read(unfinished)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda asked: asked["method"].update(name="magic"),
+        lambda asked: asked["method"]["options"].update(draws=-1),
+        lambda asked: asked["arguments"].__setitem__(0, {"array": 99}),
+        lambda asked: asked.update(seed=[1, "x"]),
+        lambda asked: asked.update(model={"record": "os.system"}),
+        lambda asked: asked.update(arrays=[{"dtype": "|O", "shape": [1], "sha256": ""}] * 2),
+    ],
+)
+def test_hostile_descriptions_with_a_right_checksum_are_refused(unfinished, change):
+    reseal_description(unfinished, change)
+    for read in (inference.load, inference.resume):
+        with pytest.raises(ValueError, match=r"can't be read|must be|pass it|was begun otherwise"):
+            read(unfinished)

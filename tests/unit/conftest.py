@@ -6,10 +6,10 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_compiled(counted):
+def _nothing_is_compiled(compiled_for_the_test):
     """A test that compiles a program fails."""
     yield
-    programs = counted("compile")
+    programs = compiled_for_the_test()
     assert not programs, (
         f"this test compiled {programs} programs, and this tier compiles none: look at shapes by jax.eval_shape, use "
         "a posterior that is made up (`conjugate.exact`), or move the test to tests/runs"

@@ -248,3 +248,9 @@ def test_a_perfect_method_is_marked_as_close_whatever_the_number_of_chains(chain
     assert all(np.isfinite(spread) and spread > 0 for spread in comparison.floor_spread.values())
     # Of 60 cases with a true rate of 95 %, fewer than 51 are seen once in two thousand times; it was 60 to 69 %.
     assert sum(marked) >= 51, f"{sum(marked)} of 60"
+
+
+def test_unknown_reference(regression):
+    posteriors, test = regression
+    with pytest.raises(ValueError, match=r"reference must be one of map, svi, nuts.*got 'hmc'"):
+        diagnostics.compare(posteriors, test, reference="hmc")

@@ -32,7 +32,7 @@ def test_laplace_is_judged_by_newtons_steps_and_not_by_the_curve_before_them():
 
 def test_laplace_with_inferred_noise_is_advised_to_let_the_evidence_choose():
     train, _ = data.load("diabetes").split(seed=0)
-    model = models.mlp((12,), "tanh")
+    model = models.mlp((20,), "tanh")
     given = inference.run(model, train, method="laplace", hyperparameters="given", steps=1500, progress=False)
     judged = convergence(given)
     assert judged.passed is False

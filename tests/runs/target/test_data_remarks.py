@@ -142,3 +142,17 @@ def test_the_growth_of_units_is_that_of_prior_draws():
         return float(np.asarray(sites(jax.random.key(0), x)["f"]).std())
 
     assert _growth(models.mlp((100,) * 4), x) == pytest.approx(size(4) / size(1), rel=0.3)
+
+
+def test_integers_that_32_bits_do_not_hold_are_refused():
+    def model(when, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(slope * when, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="which 32 bits don't hold"):
+        inference.run(model, np.arange(3) + 2**40, np.zeros(3), **FEW)
+
+
+def test_digits_that_are_lost_are_told_from_constant_targets():
+    with pytest.raises(ValueError, match=r"^y loses digits in float32: of 40 distinct values 1 are left"):
+        inference.run(models.linear(), X, 1e8 + Y, **FEW)

@@ -59,9 +59,3 @@ def test_chains_are_halved_in_a_bounded_number_of_ways(chains, ways):
     assert all(len(half) == chains // 2 for half in halves)
     if chains == 16:
         assert len({half[0] for half in halves}) > 3  # not all of them begin alike
-
-
-def test_unknown_reference(regression):
-    posteriors, test = regression
-    with pytest.raises(ValueError, match=r"reference must be one of map, svi, nuts.*got 'hmc'"):
-        diagnostics.compare(posteriors, test, reference="hmc")
