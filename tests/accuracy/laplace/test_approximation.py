@@ -20,6 +20,7 @@ import data
 import inference
 import models
 from diagnostics import convergence
+from tests.helpers.small_network import small
 
 Z = 5.0
 
@@ -82,15 +83,6 @@ def test_a_mode_that_the_optimiser_does_not_reach_is_reached(batch_size):
     left = precision @ (ours - mean)
     expected = np.sqrt(left @ (left / np.diag(precision)))
     np.testing.assert_allclose(posterior.statistics["newton_decrement"][0, 0], expected, rtol=1e-3)
-
-
-def small(likelihood=None, prior=None, rows=23):
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(rows, 2)).astype(np.float32)
-    model = models.mlp((3,), "tanh", prior=prior or models.Normal(1.0), likelihood=likelihood or models.Gaussian(0.5))
-    if model.likelihood.classes:
-        return model, x, generator.integers(0, 3, rows)
-    return model, x, (np.sin(x[:, 0]) + 0.3 * generator.normal(size=rows)).astype(np.float32)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import data
 import inference
 import models
 from inference.runs.execution import plan
-from tests.accuracy.laplace.test_approximation import check_normal, log_evidence, small
+from tests.accuracy.laplace.test_approximation import check_normal, log_evidence
+from tests.helpers.small_network import small
 
 PRIOR = 0.5
 

@@ -7,24 +7,12 @@ import numpyro.distributions as dist
 import pytest
 import scipy.stats
 
-import models
-from inference.results.prediction import Prediction
-
-
-def _outputs(k: int = 1, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(2, 5, 7, k)).astype(np.float32)
-
-
-def _regression(**options) -> Prediction:
-    likelihood = models.Gaussian(**options)
-    noise = np.random.default_rng(1).uniform(0.2, 0.6, (2, 5, likelihood.outputs))
-    sites = {} if likelihood.scale else {"noise": noise if likelihood.outputs > 1 else noise[..., 0]}
-    return Prediction.of(likelihood, _outputs(likelihood.outputs), sites)
+from tests.helpers.made_up_predictions import regression
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
 def test_log_density_agrees_with_numpyro(options):
-    prediction = _regression(**options)
+    prediction = regression(**options)
     y = np.random.default_rng(2).normal(size=prediction.mean.shape)
     several = prediction.likelihood.outputs > 1
     means = prediction.outputs if several else prediction.outputs[..., 0]

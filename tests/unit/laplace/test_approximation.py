@@ -8,18 +8,8 @@ import numpyro.distributions as dist
 import pytest
 
 import inference
-import models
 from inference.host import machine as costs
-
-
-def small(likelihood=None, prior=None, rows=23):
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(rows, 2)).astype(np.float32)
-    model = models.mlp((3,), "tanh", prior=prior or models.Normal(1.0), likelihood=likelihood or models.Gaussian(0.5))
-    if model.likelihood.classes:
-        return model, x, generator.integers(0, 3, rows)
-    return model, x, (np.sin(x[:, 0]) + 0.3 * generator.normal(size=rows)).astype(np.float32)
-
+from tests.helpers.small_network import small
 
 BAD = {
     "structure": ({"structure": "kron"}, "structure must be one of"),

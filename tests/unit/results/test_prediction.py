@@ -8,22 +8,12 @@ import scipy.stats
 
 import models
 from inference.results.prediction import Prediction
-
-
-def _outputs(k: int = 1, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(2, 5, 7, k)).astype(np.float32)
-
-
-def _regression(**options) -> Prediction:
-    likelihood = models.Gaussian(**options)
-    noise = np.random.default_rng(1).uniform(0.2, 0.6, (2, 5, likelihood.outputs))
-    sites = {} if likelihood.scale else {"noise": noise if likelihood.outputs > 1 else noise[..., 0]}
-    return Prediction.of(likelihood, _outputs(likelihood.outputs), sites)
+from tests.helpers.made_up_predictions import outputs, regression
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}, {"outputs": 3, "scale": 0.3}])
 def test_moments_of_the_mixture_by_sampling(options):
-    prediction = _regression(**options)
+    prediction = regression(**options)
     draws = np.concatenate([prediction.sample(seed).reshape(10, *prediction.mean.shape) for seed in range(4000)])
     error = np.sqrt(prediction.total / len(draws))
     assert (np.abs(draws.mean(axis=0) - prediction.mean) < 5 * error).all()
@@ -36,7 +26,7 @@ def test_moments_of_the_mixture_by_sampling(options):
 
 def test_one_draw_is_its_own_distribution():
     likelihood = models.Gaussian(scale=0.5)
-    prediction = Prediction.of(likelihood, _outputs()[:1, :1], {})
+    prediction = Prediction.of(likelihood, outputs()[:1, :1], {})
     assert (prediction.epistemic == 0).all()
     np.testing.assert_allclose(prediction.aleatoric, 0.25)
     normal = scipy.stats.norm(prediction.mean, 0.5)
@@ -45,7 +35,7 @@ def test_one_draw_is_its_own_distribution():
 
 
 def test_interval_holds_its_probability_exactly():
-    prediction = _regression()
+    prediction = regression()
     lower, upper = prediction.interval(0.7)
     np.testing.assert_allclose(prediction.cdf(upper) - prediction.cdf(lower), 0.7, atol=1e-9)
     np.testing.assert_allclose(prediction.cdf(lower), 0.15, atol=1e-9)
@@ -55,14 +45,14 @@ def test_interval_holds_its_probability_exactly():
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
 def test_intervals_do_not_depend_on_how_many_rows_are_worked_on_at_once(options, monkeypatch):
-    whole = _regression(**options).interval(0.8)
+    whole = regression(**options).interval(0.8)
     monkeypatch.setattr("inference.results.prediction._BLOCK", 2 * 10 * 3)  # two rows of three outputs, six of one
-    np.testing.assert_array_equal(_regression(**options).interval(0.8), whole)
+    np.testing.assert_array_equal(regression(**options).interval(0.8), whole)
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"outputs": 3}])
 def test_rescaled_prediction_is_that_of_the_rescaled_targets(options):
-    prediction = _regression(**options)
+    prediction = regression(**options)
     shape = prediction.mean.shape[1:]
     location, scale = np.full(shape, 1e6), np.full(shape, 20.0)  # an offset that float32 could not carry
     restored = prediction.rescaled(location, scale)
@@ -79,7 +69,7 @@ def test_rescaled_prediction_is_that_of_the_rescaled_targets(options):
 def test_a_prediction_is_restored_by_its_own_kind_of_data_only():
     import data
 
-    one, two = _regression(), _regression(outputs=3)
+    one, two = regression(), regression(outputs=3)
     with pytest.raises(ValueError, match=r"of 1 outputs needs scales of shape \(\), got \(2,\)"):
         one.rescaled(np.zeros(2), np.ones(2))
     with pytest.raises(ValueError, match=r"of 3 outputs needs scales of shape \(3,\), got \(\)"):
@@ -91,7 +81,7 @@ def test_a_prediction_is_restored_by_its_own_kind_of_data_only():
 
 @pytest.mark.parametrize("likelihood", [models.Categorical(4), models.Bernoulli()])
 def test_classification(likelihood):
-    prediction = Prediction.of(likelihood, 3 * _outputs(likelihood.heads), {})
+    prediction = Prediction.of(likelihood, 3 * outputs(likelihood.heads), {})
     classes = likelihood.classes
     assert prediction.probs.shape == (7, classes)
     np.testing.assert_allclose(prediction.probs.sum(axis=1), 1)
@@ -114,9 +104,9 @@ def test_classification(likelihood):
 
 
 def test_bernoulli_and_two_logits_agree():
-    outputs = _outputs(1)
-    one = Prediction.of(models.Bernoulli(), outputs, {})
-    two = Prediction.of(models.Categorical(2), np.concatenate([0 * outputs, outputs], axis=-1), {})
+    logits = outputs(1)
+    one = Prediction.of(models.Bernoulli(), logits, {})
+    two = Prediction.of(models.Categorical(2), np.concatenate([0 * logits, logits], axis=-1), {})
     np.testing.assert_allclose(one.probs, two.probs)
     np.testing.assert_allclose(one.epistemic, two.epistemic)
 
