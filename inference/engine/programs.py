@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from inference.host.compiling import in_a_hurry
-from inference.methods import Emission, Kernel, Method
+from inference.methods import Emission, Kernel, Method, Step
 from inference.target.density import Data, Position, Target
 
 __all__ = [
@@ -69,11 +69,17 @@ def advance(
 
     def body(carry: tuple[jax.Array, jax.Array, Any, Any]) -> tuple[jax.Array, jax.Array, Any, Any]:
         done, worked, state, buffers = carry
-        step = kernel.step(target, data, state, work - worked)
+        step = _step(kernel, target, data, state, work - worked)
         buffers = jax.tree.map(partial(_write, done), buffers, step.emission)
         return done + jnp.int32(step.complete), worked + jnp.int32(step.work), step.state, buffers
 
     return lax.while_loop(unfinished, body, (jnp.int32(0), jnp.int32(0), state, buffers))
+
+
+@partial(jax.jit, static_argnames=("kernel", "target"), inline=True)
+def _step(kernel: Kernel, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
+    """The kernel's step, traced once for all the programs that make it."""
+    return kernel.step(target, data, state, limit)
 
 
 def empty_buffers(emission: Emission, capacity: int, device: Any) -> Emission:
@@ -109,7 +115,7 @@ def conclusions(
 
 def emission(kernel: Kernel, target: Target, data: Data, state: Any) -> Emission:
     """The shapes of what one iteration emits; nothing is computed."""
-    return jax.eval_shape(partial(kernel.step, target), data, state, np.int32(1)).emission
+    return jax.eval_shape(partial(_step, kernel, target), data, state, np.int32(1)).emission
 
 
 def shapes(
