@@ -15,10 +15,14 @@ quick: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 2 tests/unit
 
-# Most of the time of the tests is XLA's compiler, so where programs run for a moment they are not optimised.
+# Most of the time of the tests is XLA's compiler, so where programs run for a moment they are not optimised. A file is
+# one worker's, which shares its fixtures and its programs.
+LONG_PROGRAMS := tests/accuracy/mcmc/test_references.py tests/accuracy/mcmc/test_hmc.py
+
 test: check
-	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/runs
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/accuracy tests/survival tests/examples
+	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist loadfile \
+		tests/unit tests/runs tests/survival tests/accuracy $(LONG_PROGRAMS:%=--ignore=%)
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/examples $(LONG_PROGRAMS)
 
 check: $(READY)
 	$(BIN)/ruff check .

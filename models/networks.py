@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -97,12 +98,7 @@ class Network:
 
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
         """The sites that the outputs depend on, with their shapes, for inputs shaped like `x`; nothing is computed."""
-
-        def sampled(x: Array) -> dict[str, Array]:
-            trace = handlers.trace(_started(self.outputs)).get_trace(x)
-            return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
-
-        return {name: tuple(value.shape) for name, value in jax.eval_shape(sampled, x[:1]).items()}
+        return dict(_weights(self, jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)))
 
     def supports(self, x: Batch) -> dict[str, Any]:
         """The support of each sample site that the outputs depend on, for inputs shaped like `x`."""
@@ -118,6 +114,17 @@ class Network:
         trace = handlers.trace(_started(self)).get_trace(x[:1])
         sites = {name: site for name, site in trace.items() if site["type"] == "sample" and name != "y"}
         return {name: unconstrained_scale(site["fn"]) for name, site in sites.items()}
+
+
+@lru_cache(maxsize=256)
+def _weights(model: Network, row: jax.ShapeDtypeStruct) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """See `Network.weights`; asked for at every run and prediction, so it is remembered."""
+
+    def sampled(x: Array) -> dict[str, Array]:
+        trace = handlers.trace(_started(model.outputs)).get_trace(x)
+        return {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
+
+    return tuple((name, tuple(value.shape)) for name, value in jax.eval_shape(sampled, row).items())
 
 
 def _started(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,11 +34,7 @@ def readers(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("page", "block"),
-    [
-        pytest.param(page, i, marks=pytest.mark.xdist_group(page))  # one worker reads a page
-        for page in PAGES
-        for i in range(len(BLOCKS[page]))
-    ],
+    [(page, block) for page in PAGES for block in range(len(BLOCKS[page]))],
 )
 def test_a_block_runs(page, block, readers, monkeypatch, capsys):
     reader = readers[page]
