@@ -1,12 +1,14 @@
 """Networks as NumPyro models: layers that are effects, explicit priors, likelihoods, and the frozen network."""
 
+from models.architectures.images import lenet, resnet20_frn
+from models.architectures.perceptrons import linear, logistic, mlp
+from models.architectures.sequences import cnn_lstm
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.hierarchies import Hierarchical
 from models.layers import apply, dense
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, StudentTNoise
 from models.networks import Network
 from models.numbers import numbers_of, with_numbers
-from models.perceptrons import linear, logistic, mlp
 from models.priors import Flat, Normal, Prior, ScaleMixture, Univariate
 from models.recipes import from_recipe, has_recipe, restored_model, to_recipe
 from models.rules import Rules
@@ -28,13 +30,16 @@ __all__ = [
     "StudentTNoise",
     "Univariate",
     "apply",
+    "cnn_lstm",
     "dense",
     "from_recipe",
     "has_recipe",
+    "lenet",
     "linear",
     "logistic",
     "mlp",
     "numbers_of",
+    "resnet20_frn",
     "restored_model",
     "to_recipe",
     "with_numbers",

@@ -86,6 +86,9 @@ class _LayerPrior(Prior):
         standard = numpyro.sample(
             f"{site.name}.standard",
             dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape)),
-            infer={"start_scale": 1 / math.sqrt(site.fan_in) / self.prior.unit(site)},
+            infer={
+                "start_scale": 1 / math.sqrt(site.fan_in) / self.prior.unit(site),
+                "start_mean": site.start / self.prior.unit(site),
+            },
         )
         return numpyro.deterministic(site.name, self.drawn[0] * self.prior.unit(site) * standard)

@@ -22,7 +22,7 @@ from models.layers import Batch
 from models.likelihoods import Likelihood
 from models.priors import Prior, Site, unconstrained_scale
 from models.rules import as_prior
-from models.validation import finite_array, in_precision
+from models.validation import finite_array
 
 __all__ = ["Architecture", "Network"]
 
@@ -35,8 +35,12 @@ class Architecture(Protocol):
         """The last layer's outputs for a batch, of shape (n, outputs)."""
         ...
 
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError if a batch does not have the shape this architecture takes."""
+    def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
+        """A batch of finite numbers as this architecture takes it; raise ValueError if it does not fit."""
+        ...
+
+    def rows_at_once(self, x: np.ndarray) -> int | None:
+        """How many rows like those of `x` a sampler should take at once; None leaves it to the sampler."""
         ...
 
 
@@ -65,15 +69,15 @@ class Network:
                 f"{type(self.likelihood).__name__}"
             )
 
-    def __call__(self, x: Float[Batch, "n ..."], y: Shaped[Batch, "n ..."] | None = None) -> None:
+    def __call__(self, x: Shaped[Batch, "n ..."], y: Shaped[Batch, "n ..."] | None = None) -> None:
         """Sample every weight from the prior, and the targets; with `y` given, observe them."""
         self.likelihood.observe(self.outputs(x), y)
 
-    def outputs(self, x: Float[Batch, "n ..."]) -> Float[Array, "n k"]:
+    def outputs(self, x: Shaped[Batch, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the network's outputs; `handlers.substitute` puts given weights in."""
         return self.likelihood.link(self.heads(x))
 
-    def heads(self, x: Float[Batch, "n ..."]) -> Float[Array, "n k"]:
+    def heads(self, x: Shaped[Batch, "n ..."]) -> Float[Array, "n k"]:
         """Sample the weights and give the last layer's outputs, before the likelihood's link."""
         return self.architecture(x, self.likelihood.heads, self.prior)
 
@@ -85,8 +89,7 @@ class Network:
         inputs = finite_array("x", x)
         if inputs.ndim == 0 or len(inputs) == 0:
             raise ValueError(f"x must have at least one row, got shape {inputs.shape}")
-        self.architecture.check(inputs)
-        inputs = in_precision("x", inputs, precision)
+        inputs = self.architecture.prepared(inputs, precision)
         self.prior.check(self.sites(inputs))
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs), precision))
 

@@ -32,13 +32,15 @@ class Site:
 
     Attributes:
         layer: the layer's name, such as "hidden0" or "output".
-        kind: "weight" or "bias".
+        kind: "weight", "bias", or a normalisation's "gain", "offset" or "threshold".
         fan_in: how many inputs one unit of the layer sums over.
+        start: around which value optimisers and samplers start.
     """
 
     layer: str
     kind: str
     fan_in: int
+    start: float = 0.0
 
     @property
     def name(self) -> str:
@@ -60,11 +62,12 @@ class Prior:
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
         """Draw the weights of a site.
 
-        The site's `infer` entry says where optimisers and samplers start: at normal values with variance 1 / fan_in,
-        under which signals keep their size through the layers, whatever the prior's own scale.
+        The site's `infer` entry says where optimisers and samplers start: at normal values around `site.start` with
+        variance 1 / fan_in, under which signals keep their size through the layers, whatever the prior's own scale.
         """
         weights = self.distribution(site).expand(shape).to_event(len(shape))
-        return numpyro.sample(site.name, weights, infer={"start_scale": 1 / math.sqrt(site.fan_in)})
+        where = {"start_scale": 1 / math.sqrt(site.fan_in), "start_mean": site.start}
+        return numpyro.sample(site.name, weights, infer=where)
 
     def for_layer(self, layer: str, label: str = "") -> Prior:
         """The prior of `layer`; a layer asks once, before it samples its sites. `label` tells several priors apart."""

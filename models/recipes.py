@@ -14,17 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from models.architectures.images import LeNet, ResNet
+from models.architectures.perceptrons import Perceptron
+from models.architectures.sequences import CNNLSTM
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.hierarchies import Hierarchical
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, StudentTNoise
 from models.networks import Network
-from models.perceptrons import Perceptron
 from models.priors import Flat, Normal, ScaleMixture, Univariate
 from models.rules import Rules
 
 __all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 
-_ARCHITECTURES = (Network, Perceptron)
+_ARCHITECTURES = (Network, Perceptron, LeNet, ResNet, CNNLSTM)
 _PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules)
 _LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
 _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTURES, *_PRIORS, *_LIKELIHOODS)}

@@ -28,8 +28,8 @@ from scipy.optimize import linear_sum_assignment
 from data.rows import spaced
 from inference import Posterior
 from models import Network
-from models.layers import ACTIVATIONS
-from models.perceptrons import Activation, Perceptron
+from models.architectures.perceptrons import Perceptron
+from models.layers import ACTIVATIONS, Activation
 
 __all__ = ["Alignment", "is_odd"]
 

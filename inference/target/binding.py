@@ -146,7 +146,7 @@ def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size
         return 0
     rows = len(arrays[0])
     if chunk_size is None:
-        chunk_size = _BLOCK if rows > _WHOLE else rows
+        chunk_size = model.architecture.rows_at_once(arrays[0]) or (_BLOCK if rows > _WHOLE else rows)
     return chunk_size if chunk_size < rows else 0
 
 

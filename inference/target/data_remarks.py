@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from models import Network
-from models.perceptrons import Perceptron
+from models.architectures.perceptrons import Perceptron
 from models.priors import Normal, Univariate
 from models.rules import Rules
 

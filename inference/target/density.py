@@ -198,9 +198,9 @@ class Target:
     ) -> tuple[Position, jax.Array]:
         """A random position with finite density and gradient, and whether one was found.
 
-        A site whose `infer` entry has a "start_scale" starts at a normal draw with that scale; others start at a
-        uniform draw on (-2, 2) in unconstrained coordinates. If `how` is "prior", every site that can be drawn from its
-        prior starts there. Sites named in `held` start at the median of their prior.
+        A site whose `infer` entry has a "start_scale" starts at a normal draw with that scale around its "start_mean",
+        or 0; others start at a uniform draw on (-2, 2) in unconstrained coordinates. If `how` is "prior", every site
+        that can be drawn from its prior starts there. Sites named in `held` start at the median of their prior.
         """
 
         def good(position: Position) -> jax.Array:
@@ -252,7 +252,9 @@ class Target:
             if "start_scale" in site["infer"] and not (how == "prior" and proper(site))
         }
         normal = standard_normal(start_key, {name: position[name] for name in scales})
-        return position | {name: scale * normal[name] for name, scale in scales.items()}
+        means = {name: site["infer"].get("start_mean", 0.0) for name, site in sites.items()}
+        starts = {name: scale * normal[name] for name, scale in scales.items()}
+        return position | {name: start + means[name] if means[name] else start for name, start in starts.items()}
 
 
 def proper(site: dict[str, Any]) -> bool:

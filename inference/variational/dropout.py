@@ -40,6 +40,7 @@ from inference.variational.gaussian import narrow
 from inference.variational.guide import Drawn, Guide
 from inference.variational.masked_matrix import MaskedMatrix
 from inference.variational.per_row import Layerwise, check_layers, layers_of
+from models.layers import LinearMap
 from models.validation import nonnegative_number, one_of
 
 __all__ = ["Dropout", "Matrices"]
@@ -72,7 +73,8 @@ class Dropout(Guide):
             mapping such as {"hidden0": 0.0, "output": 0.5, "default": 0.1}, by the layer whose inputs are dropped; or
             "learn", which fits one rate per layer by Concrete dropout.
         sigma: the standard deviation of the noise on the weights; 0 for none, as dropout is commonly used.
-        per: what is dropped as one: an input "unit", or each "weight" by itself (DropConnect).
+        per: what is dropped as one: an input "unit", which is a channel of a convolution and a word of an embedding, or
+            each "weight" by itself (DropConnect).
         masks: "example" draws an independent mask for each row, as in the paper's objective; "shared" draws one for all
             rows of a step. With `particles=K` there are K masks of either kind.
         mask_information: how much of its mask a row of weights gives away, as the entropy counts it: "paper" takes all
@@ -221,7 +223,7 @@ class Dropout(Guide):
 
 
 class _PerExample(Layerwise):
-    """Each row of a dense layer's inputs has its own draw of the layer's weights.
+    """Each row of a layer's inputs has its own draw of the layer's weights.
 
     With masks per unit, x_i W_i = (x_i * z_i) M + sigma |x_i| e_i exactly, with one e_i per row and unit of the output.
     A layer that is called many times, as in a recurrence, has the same mask in all its calls (Gal & Ghahramani 2016,
@@ -232,24 +234,25 @@ class _PerExample(Layerwise):
         self.guide, self.parameters = guide, parameters
         super().__init__(key, fn)
 
-    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+    def answer(
+        self, layer: str, function: LinearMap, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None
+    ) -> jax.Array | None:
         """(x_i * z_i) M + b, with the noise."""
         name = f"{layer}.weight"
         if name not in self.parameters.matrices:
             return None
         guide, matrix = self.guide, self.parameters.matrices[name]
         mask_key, noise_key = jax.random.split(self.key_of(layer))
-        between = (1,) * (x.ndim - 2)  # the same mask at all positions of a row
+        shape = (len(x), matrix.shape[-2]) if guide.per == "unit" else (len(x), *matrix.shape)
+        mask = guide.mask(self.parameters, name, mask_key, shape, guide.rate == "learn")
         if guide.per == "unit":
-            mask = guide.mask(self.parameters, name, mask_key, (len(x), *between, x.shape[-1]), guide.rate == "learn")
-            output = jnp.matmul(x * mask, matrix)
+            output = function.scaled(x, mask, matrix)
         else:
-            mask = guide.mask(self.parameters, name, mask_key, (len(x), *matrix.shape), guide.rate == "learn")
-            output = jnp.einsum("n...d,ndk->n...k", x, jnp.broadcast_to(mask, (len(x), *matrix.shape)) * matrix)
+            output = function.by_row(x, jnp.broadcast_to(mask, shape) * matrix)
         if guide.sigma:
             length = jnp.sqrt(jnp.sum(jnp.square(x), axis=-1, keepdims=True) + _TINY)
             output = output + guide.sigma * length * jax.random.normal(noise_key, output.shape, output.dtype)
-        return output + bias
+        return output if bias is None else output + bias
 
 
 def _is_one(keep: Any) -> bool:

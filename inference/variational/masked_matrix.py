@@ -40,19 +40,20 @@ _GRID = np.linspace(-9.0, 9.0, 241)  # integrands are smooth with light tails: t
 class MaskedMatrix(Distribution):
     """W = diag(z) M + sigma E.
 
+    A convolution's kernel is such a matrix at each of its places: all weights of an input channel share a mask.
+
     Attributes:
-        matrix: M, (inputs, units).
+        matrix: M, (..., inputs, units).
         keep: the probability that an input unit, or a weight, is kept: a number, or one per layer as an array.
         sigma: the standard deviation of the noise.
         per: what is kept or dropped as one, an input "unit" or a "weight".
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {
-        "matrix": constraints.real_matrix,
+        "matrix": constraints.real,
         "keep": constraints.unit_interval,
         "sigma": constraints.nonnegative,
     }
-    support = constraints.real_matrix
     reparametrized_params: ClassVar[list[str]] = ["matrix", "sigma"]
     pytree_data_fields = ("matrix", "keep", "sigma")
     pytree_aux_fields = ("per",)
@@ -61,13 +62,29 @@ class MaskedMatrix(Distribution):
         self, matrix: Any, keep: Any, sigma: Any = 0.0, per: str = "unit", *, validate_args: bool | None = None
     ) -> None:
         self.matrix, self.keep, self.sigma, self.per = matrix, keep, sigma, per
-        super().__init__((), jnp.shape(matrix)[-2:], validate_args=validate_args)
+        super().__init__((), jnp.shape(matrix), validate_args=validate_args)
 
     @property
-    def mask_shape(self) -> tuple[int, int]:
+    def support(self) -> Any:
+        """All real matrices."""
+        return constraints.independent(constraints.real, len(self.event_shape))
+
+    @property
+    def mask_shape(self) -> tuple[int, ...]:
         """The shape of the mask, which broadcasts against the matrix."""
-        inputs, units = self.event_shape
-        return (inputs, units if self.per == "weight" else 1)
+        if self.per == "weight":
+            return self.event_shape
+        return (*(1,) * (len(self.event_shape) - 2), self.event_shape[-2], 1)
+
+    def _over_rows(self, values: jax.Array) -> jax.Array:
+        """The sum of the values of each row, the weights that share a mask."""
+        if self.per == "weight":
+            return values
+        inputs = values.ndim - 2
+        return jnp.sum(values, tuple(axis for axis in self._axes(values) if axis != inputs))
+
+    def _axes(self, values: jax.Array) -> tuple[int, ...]:
+        return tuple(range(values.ndim - len(self.event_shape), values.ndim))
 
     def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
         """W, from masks that are drawn first and noise."""
@@ -94,17 +111,15 @@ class MaskedMatrix(Distribution):
 
     def log_prob(self, value: jax.Array, intermediates: Any = None) -> jax.Array:
         """The log density of the mixture, summed over rows; nan at sigma = 0, where there is none."""
-        axes = -1 if self.per == "unit" else ()
-        count = self.event_shape[1] if self.per == "unit" else 1
-        with_mask = jnp.sum(jnp.square(value - self.matrix), axes)
-        without = jnp.sum(jnp.square(value), axes)
+        count = math.prod(self.event_shape) // math.prod(self.mask_shape)
+        with_mask = self._over_rows(jnp.square(value - self.matrix))
+        without = self._over_rows(jnp.square(value))
         variance = jnp.square(self.sigma)
         rows = jnp.logaddexp(
             jnp.log(self.keep) - 0.5 * with_mask / variance, jnp.log1p(-self.keep) - 0.5 * without / variance
         )
-        return jnp.sum(
-            rows - 0.5 * count * jnp.log(2 * math.pi * variance), axis=(-1,) if self.per == "unit" else (-2, -1)
-        )
+        each = rows - 0.5 * count * jnp.log(2 * math.pi * variance)
+        return jnp.sum(each, axis=(-1,) if self.per == "unit" else self._axes(each))
 
     def entropy(self, exact: bool = True) -> jax.Array:
         """H[q]; `exact=False` takes the paper's I = H(keep)."""
@@ -119,7 +134,7 @@ class MaskedMatrix(Distribution):
         """I(z; w), summed over the rows."""
         if not exact or _is_zero(self.sigma):
             return math.prod(self.mask_shape) * mask_entropy(self.keep)
-        square = jnp.sum(jnp.square(self.matrix), -1) if self.per == "unit" else jnp.square(self.matrix)
+        square = self._over_rows(jnp.square(self.matrix))
         return jnp.sum(mask_information(jnp.sqrt(square + 1e-30) / self.sigma, self.keep))
 
     def expected_log_prob(self, prior: Distribution) -> jax.Array | None:

@@ -26,13 +26,13 @@ from inference.target.density import Data, Position, Target
 from inference.target.trees import standard_normal
 from inference.target.unstable import trace_level
 from models.effects import Messenger
-from models.layers import affine
+from models.layers import LinearMap
 
 __all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layers_of"]
 
 
 class Layerwise(Messenger):
-    """Base of handlers that answer what dense layers ask. Subclasses give `answer`.
+    """Base of handlers that answer what layers ask. Subclasses give `answer`.
 
     Args:
         key: the key from which each layer's key is made.
@@ -48,11 +48,13 @@ class Layerwise(Messenger):
         return jax.random.fold_in(self.key, zlib.crc32(layer.encode()))
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        """Answer the message of a dense layer."""
-        if msg["type"] == "layer" and msg["value"] is None and msg["fn"] is affine:
-            msg["value"] = self.answer(msg["name"], *msg["args"])
+        """Answer the message of a layer that is linear in its weights."""
+        if msg["type"] == "layer" and msg["value"] is None and isinstance(msg["fn"], LinearMap):
+            msg["value"] = self.answer(msg["name"], msg["fn"], *msg["args"])
 
-    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+    def answer(
+        self, layer: str, function: LinearMap, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None
+    ) -> jax.Array | None:
         """The layer's outputs for each row; None leaves them to `weight` and `bias`."""
         raise NotImplementedError(f"{type(self).__name__} must have an answer")
 
@@ -64,13 +66,15 @@ class Local(Layerwise):
         self.location, self.scale = location, scale
         super().__init__(key, fn)
 
-    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
+    def answer(
+        self, layer: str, function: LinearMap, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None
+    ) -> jax.Array | None:
         """Normal outputs with the mean and the variance that random weights give them."""
-        weights, biases = f"{layer}.weight", f"{layer}.bias"
-        if weights not in self.location or biases not in self.location:
+        names = _sites(layer, bias)
+        if not all(name in self.location for name in names):
             return None
-        mean = affine(x, self.location[weights], self.location[biases])
-        variance = affine(jnp.square(x), jnp.square(self.scale[weights]), jnp.square(self.scale[biases]))
+        mean = function(x, *(self.location[name] for name in names))
+        variance = function(jnp.square(x), *(jnp.square(self.scale[name]) for name in names))
         return mean + jnp.sqrt(variance) * jax.random.normal(self.key_of(layer), mean.shape, mean.dtype)
 
 
@@ -83,17 +87,18 @@ class Flipout(Layerwise):
         self.deviation = jax.tree.map(jnp.multiply, scale, standard_normal(draw_key, scale))
         super().__init__(signs_key, fn)
 
-    def answer(self, layer: str, x: jax.Array, weight: jax.Array, bias: jax.Array) -> jax.Array | None:
-        """The mean outputs plus the deviation, with the row's signs on inputs and outputs."""
-        weights, biases = f"{layer}.weight", f"{layer}.bias"
-        if weights not in self.location or biases not in self.location:
+    def answer(
+        self, layer: str, function: LinearMap, x: jax.Array, weight: jax.Array, bias: jax.Array | None = None
+    ) -> jax.Array | None:
+        """The mean outputs plus the deviation, with signs per row on inputs and outputs, the same at all positions."""
+        names = _sites(layer, bias)
+        if not all(name in self.location for name in names):
             return None
         inner, outer = jax.random.split(self.key_of(layer))
-        between = (1,) * (x.ndim - 2)  # signs are the same at all positions of a row
-        into = _signs(inner, (len(x), *between, x.shape[-1]), x.dtype)
-        out = _signs(outer, (len(x), *between, weight.shape[-1]), x.dtype)
-        deviation = affine(x * into, self.deviation[weights], self.deviation[biases])
-        return affine(x, self.location[weights], self.location[biases]) + deviation * out
+        into = _signs(inner, (len(x), weight.shape[-2]), weight.dtype)
+        deviation = function.scaled(x, into, *(self.deviation[name] for name in names))
+        out = _signs(outer, (len(x), *(1,) * (deviation.ndim - 2), weight.shape[-1]), weight.dtype)
+        return function(x, *(self.location[name] for name in names)) + deviation * out
 
 
 ESTIMATORS: dict[str, Any] = {"weights": None, "local": Local, "flipout": Flipout}
@@ -101,7 +106,7 @@ ESTIMATORS: dict[str, Any] = {"weights": None, "local": Local, "flipout": Flipou
 
 
 def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
-    """A model's layers by name: whether each is dense, and whether it uses its weights once per row."""
+    """A model's layers by name: whether each is linear in its weights, and whether it uses them once per row."""
     found: dict[str, tuple[bool, bool]] = {}
 
     class Recorder(Messenger):
@@ -112,10 +117,11 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] != "layer":
                 return
-            dense, _ = found.get(msg["name"], (True, True))
+            linear, _ = found.get(msg["name"], (True, True))
+            linear = linear and isinstance(msg["fn"], LinearMap)
             in_a_loop = trace_level() != self.outermost  # a loop's body is traced once
-            once = msg["name"] not in found and msg["args"][0].ndim == 2 and not in_a_loop
-            found[msg["name"]] = dense and msg["fn"] is affine, once
+            once = msg["name"] not in found and linear and msg["fn"].used_once(msg["args"][0]) and not in_a_loop
+            found[msg["name"]] = linear, once
 
     def trace(data: Data) -> None:
         with Recorder():
@@ -126,14 +132,14 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
 
 
 def check_layers(what: str, target: Target, data: Data, instead: str = "") -> None:
-    """Require layers, all of them dense; and, if `instead` is a remedy, that each uses its weights once per row."""
+    """Require layers that are linear in their weights and, if `instead` is a remedy, use each once per row."""
     layers, sites = layers_of(target, data), target.position(data)
     if not layers:
         raise ValueError(f"{what} needs a model with the layers of models, and this one has none")
-    for name, (dense, used_once) in layers.items():
-        if not dense:
-            raise ValueError(f"{what} is for dense layers, which '{name}' is not")
-        if f"{name}.weight" not in sites or f"{name}.bias" not in sites:
+    for name, (linear, used_once) in layers.items():
+        if not linear:
+            raise ValueError(f"{what} is for the layers of models, which '{name}' is not; use estimator='weights'")
+        if f"{name}.weight" not in sites:
             raise ValueError(
                 f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
                 "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
@@ -143,6 +149,11 @@ def check_layers(what: str, target: Target, data: Data, instead: str = "") -> No
                 f"{what} is exact only where each weight is used once per row, and '{name}' uses its own at many "
                 f"positions or times; {instead}"
             )
+
+
+def _sites(layer: str, bias: jax.Array | None) -> tuple[str, ...]:
+    """The sites of a layer's weight and, if it has one, of its bias."""
+    return (f"{layer}.weight",) if bias is None else (f"{layer}.weight", f"{layer}.bias")
 
 
 def _signs(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from models.classifiers import Bernoulli, Categorical
-from models.layers import ACTIVATIONS, Batch, dense
+from models.layers import Activation, Batch, activated, check_activation, dense
 from models.likelihoods import Gaussian, Likelihood
 from models.networks import Network
 from models.priors import Normal, Prior
-from models.validation import one_of, positive_integer
+from models.validation import in_precision, positive_integer
 
 __all__ = ["Perceptron", "linear", "logistic", "mlp"]
-
-Activation = str | Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -37,24 +35,27 @@ class Perceptron:
         for units in self.hidden:
             positive_integer("hidden: the units of a layer", units)
         object.__setattr__(self, "hidden", tuple(int(units) for units in self.hidden))
-        if not callable(self.activation):
-            one_of("activation", self.activation, ACTIVATIONS)
+        check_activation(self.activation)
 
     def __call__(self, x: Float[Batch, "n d"], outputs: int, prior: Prior) -> Float[Array, "n k"]:
         """h <- activation(h W + b) for each hidden layer, then h W + b."""
-        activation = self.activation if callable(self.activation) else ACTIVATIONS[self.activation]
         for i, units in enumerate(self.hidden):
-            x = activation(dense(f"hidden{i}", x, units, prior))
+            x = activated(self.activation, dense(f"hidden{i}", x, units, prior))
         return dense("output", x, outputs, prior)
 
-    def check(self, x: np.ndarray) -> None:
-        """Raise ValueError unless `x` is rows of inputs, (n, d)."""
+    def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
+        """`x` in `precision`; raise ValueError unless it is rows of inputs, (n, d)."""
         if x.ndim == 1:
             raise ValueError(f"x must have shape (n, inputs), got {x.shape}; for one input use x.reshape(-1, 1)")
         if x.ndim != 2 or x.shape[1] == 0:
             raise ValueError(
                 f"x must have shape (n, inputs), got {x.shape}; flatten each row with x.reshape(len(x), -1)"
             )
+        return in_precision("x", x, precision)
+
+    def rows_at_once(self, x: np.ndarray) -> int | None:
+        """As many as the sampler takes by default."""
+        return None
 
 
 def mlp(
