@@ -146,8 +146,15 @@ def _block(model: Callable[..., Any], arrays: tuple[np.ndarray, ...], chunk_size
         return 0
     rows = len(arrays[0])
     if chunk_size is None:
-        chunk_size = model.architecture.rows_at_once(arrays[0]) or (_BLOCK if rows > _WHOLE else rows)
+        fitting = model.architecture.rows_at_once(arrays[0])
+        chunk_size = _even(fitting, rows) if fitting else _BLOCK if rows > _WHOLE else rows
     return chunk_size if chunk_size < rows else 0
+
+
+def _even(size: int, rows: int) -> int:
+    """The block nearest to `size`, by a quarter at most, that leaves no rows over, which would be a second program."""
+    near = sorted(range(max(1, size - size // 4), size + size // 4 + 1), key=lambda block: abs(block - size))
+    return next((block for block in near if rows % block == 0), size)
 
 
 def _network_arguments(model: Network, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[str, ...]]:

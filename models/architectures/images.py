@@ -101,7 +101,7 @@ class ResNet:
         positive_integer("resnet20_frn: width", self.width)
         if self.depth < 8 or (self.depth - 2) % 6:
             raise ValueError(
-                f"resnet20_frn: depth must be 6 b + 2 with b blocks a stage: 8, 14, 20, ..., got {self.depth}"
+                f"resnet20_frn: depth must be 8, 14, 20, ... (6 b + 2 for b blocks a stage), got {self.depth}"
             )
         check_activation(self.activation)
 
@@ -181,9 +181,7 @@ def resnet20_frn(
 def _images(x: np.ndarray, precision: str) -> np.ndarray:
     """`x` as images in `precision`; raise ValueError with a remedy if it is not that."""
     if x.ndim == 3:
-        raise ValueError(
-            f"x must have shape (n, height, width, channels), got {x.shape}; add the channel: x[..., None]"
-        )
+        raise ValueError(f"x must have shape (n, height, width, channels), got {x.shape}; add channels: x[..., None]")
     if x.ndim != 4 or 0 in x.shape:
         raise ValueError(
             f"x must have shape (n, height, width, channels), got {x.shape}; for flat rows use x.reshape(n, height, "

@@ -131,3 +131,20 @@ def test_a_rate_that_falls_to_nothing_has_a_gradient():
     assert entropy == 0
     information = jax.grad(lambda logit: mask_information(jnp.array(1.0), jax.nn.sigmoid(-logit)))(jnp.float32(-200.0))
     assert information == 0
+
+
+def test_the_weights_of_a_channel_share_a_mask():
+    """A kernel (places, channels, filters) is the matrix whose rows are its channels' weights."""
+    generator = np.random.default_rng(5)
+    kernel, value = (jnp.asarray(generator.normal(size=(3, 4, 2)), jnp.float32) for _ in range(2))
+    as_rows = lambda array: jnp.moveaxis(array, 1, 0).reshape(4, 6)  # noqa: E731
+    ours, rows = MaskedMatrix(kernel, 0.7, 0.4), MaskedMatrix(as_rows(kernel), 0.7, 0.4)
+    assert ours.mask_shape == (1, 4, 1)
+    np.testing.assert_allclose(ours.log_prob(value), rows.log_prob(as_rows(value)), rtol=1e-5)
+    np.testing.assert_allclose(ours.entropy(), rows.entropy(), rtol=1e-5)
+    prior = dist.Normal(0.0, 1.5)
+    np.testing.assert_allclose(
+        kl_divergence(ours, prior.expand((3, 4, 2)).to_event(3)),
+        kl_divergence(rows, prior.expand((4, 6)).to_event(2)),
+        rtol=1e-5,
+    )
