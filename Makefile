@@ -42,7 +42,7 @@ references: $(READY)
 	$(BIN)/python -W ignore tests/references/make.py
 
 bench: $(READY)
-	for name in importing starting hamiltonian compensation ensembles variational dropout langevin rows saving quality; do \
+	for name in importing starting hamiltonian compensation ensembles variational dropout langevin rows networks saving quality; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # Published tables beside ours; what data they need is in the README.
