@@ -168,20 +168,22 @@ def _pytorch(x: np.ndarray, y: np.ndarray) -> Callable[[], Any] | None:
 
 def main() -> None:
     """Print the time of each gradient, and ours as a multiple of the others."""
-    rows = [("network", "ours, in a sampler", "by hand", "ratio", "PyTorch", "ratio")]
+    rows: list[tuple[str, ...]] = [("network", "ours, in a sampler", "by hand", "ratio", "PyTorch", "ratio")]
     for name, model, (x, y), network, block in (
         ("ResNet-20-FRN", models.resnet20_frn(), _images(), _resnet, _BLOCK),
         ("CNN-LSTM", models.cnn_lstm(), _tokens(), _cnn_lstm, _ROWS),
     ):
         ours, weights = _inside_a_sampler(model, x, y)
-        cases = {"ours": ours, "hand": partial(_by_hand(network, x, y, block), weights)}
-        pytorch = _pytorch(x, y) if network is _resnet else None
-        seconds = medians(cases | ({"pytorch": pytorch} if pytorch else {}), _REPEATS)
-        hand = f"{seconds['hand']:.3f} s", f"{seconds['ours'] / seconds['hand']:.2f}"
-        other = (
-            (f"{seconds['pytorch']:.3f} s", f"{seconds['ours'] / seconds['pytorch']:.2f}") if pytorch else ("-", "-")
-        )
-        rows.append((name, f"{seconds['ours']:.3f} s", *hand, *other))
+        cases: dict[str, Callable[[], object]] = {"ours": ours}
+        cases["hand"] = partial(_by_hand(network, x, y, block), weights)
+        if network is _resnet and (pytorch := _pytorch(x, y)):
+            cases["PyTorch"] = pytorch
+        seconds = medians(cases, _REPEATS)
+        others: list[str] = []
+        for peer in ("hand", "PyTorch"):
+            known = peer in seconds
+            others += [f"{seconds[peer]:.3f} s", f"{seconds['ours'] / seconds[peer]:.2f}"] if known else ["-", "-"]
+        rows.append((name, f"{seconds['ours']:.3f} s", *others))
     table(rows)
 
 
