@@ -17,7 +17,7 @@ References: https://arxiv.org/abs/1506.02557, https://arxiv.org/abs/1803.04386.
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from inference.target.unstable import trace_level
 from models.effects import Messenger
 from models.layers import LinearMap
 
-__all__ = ["ESTIMATORS", "Flipout", "Layerwise", "Local", "check_layers", "layers_of"]
+__all__ = ["ESTIMATORS", "Flipout", "Layer", "Layerwise", "Local", "check_layers", "layers_of"]
 
 
 class Layerwise(Messenger):
@@ -105,9 +105,23 @@ ESTIMATORS: dict[str, Any] = {"weights": None, "local": Local, "flipout": Flipou
 """The estimators by name; None where all rows share a draw."""
 
 
-def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
-    """A model's layers by name: whether each is linear in its weights, and whether it uses them once per row."""
-    found: dict[str, tuple[bool, bool]] = {}
+class Layer(NamedTuple):
+    """What a model asks of one of its layers.
+
+    Attributes:
+        linear: whether it is linear in its weights.
+        once: whether it uses each weight once per row.
+        sites: the sites of its weight and its bias.
+    """
+
+    linear: bool
+    once: bool
+    sites: tuple[str, ...]
+
+
+def layers_of(target: Target, data: Data) -> dict[str, Layer]:
+    """A model's layers by name."""
+    found: dict[str, Layer] = {}
 
     class Recorder(Messenger):
         def __init__(self) -> None:
@@ -117,11 +131,11 @@ def layers_of(target: Target, data: Data) -> dict[str, tuple[bool, bool]]:
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] != "layer":
                 return
-            linear, _ = found.get(msg["name"], (True, True))
-            linear = linear and isinstance(msg["fn"], LinearMap)
+            name, x, biases = msg["name"], msg["args"][0], msg["args"][2:]
+            linear = isinstance(msg["fn"], LinearMap) and (name not in found or found[name].linear)
             in_a_loop = trace_level() != self.outermost  # a loop's body is traced once
-            once = msg["name"] not in found and linear and msg["fn"].used_once(msg["args"][0]) and not in_a_loop
-            found[msg["name"]] = linear, once
+            once = name not in found and linear and msg["fn"].used_once(x) and not in_a_loop
+            found[name] = Layer(linear, once, _sites(name, biases[0] if biases else None))
 
     def trace(data: Data) -> None:
         with Recorder():
@@ -136,15 +150,18 @@ def check_layers(what: str, target: Target, data: Data, instead: str = "") -> No
     layers, sites = layers_of(target, data), target.position(data)
     if not layers:
         raise ValueError(f"{what} needs a model with the layers of models, and this one has none")
-    for name, (linear, used_once) in layers.items():
-        if not linear:
-            raise ValueError(f"{what} is for the layers of models, which '{name}' is not; use estimator='weights'")
-        if f"{name}.weight" not in sites:
+    for name, layer in layers.items():
+        if not layer.linear:
+            raise ValueError(
+                f"{what} is for the layers of models, which '{name}' is not; guide='gaussian' with estimator='weights' "
+                "serves any layer"
+            )
+        if not all(site in sites for site in layer.sites):
             raise ValueError(
                 f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
                 "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
             )
-        if instead and not used_once:
+        if instead and not layer.once:
             raise ValueError(
                 f"{what} is exact only where each weight is used once per row, and '{name}' uses its own at many "
                 f"positions or times; {instead}"

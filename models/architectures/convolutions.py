@@ -1,7 +1,7 @@
 """Convolutions, their normalisation and their pooling, in one or more dimensions, with channels last.
 
-A sampler evaluates the network inside a loop, and there XLA's own convolution for CPUs is 10 to 17 times slower than
-outside. On a CPU a convolution is therefore written as one matrix product over all patches of the input, which is as
+A sampler evaluates the network inside a loop, where XLA's own convolution for CPUs is many times slower than outside.
+On a CPU a convolution is therefore written as one matrix product over all patches of the input, which is as
 fast in a loop as it is alone; on other devices XLA's own is used. No other file has to know.
 """
 

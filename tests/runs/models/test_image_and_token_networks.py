@@ -23,8 +23,13 @@ HMC = dict(method="hmc", chains=2, draws=6, warmup=4, tuning=20, start="random",
 
 
 @pytest.fixture(scope="module")
-def posterior(tmp_path_factory):
-    return inference.run(LENET, IMAGES, BRIGHT, directory=tmp_path_factory.mktemp("run") / "a", **HMC)
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("run") / "a"
+
+
+@pytest.fixture(scope="module")
+def posterior(directory):
+    return inference.run(LENET, IMAGES, BRIGHT, directory=directory, **HMC)
 
 
 def test_hmc_on_images_moves_and_keeps_its_energy(posterior):
@@ -35,7 +40,10 @@ def test_hmc_on_images_moves_and_keeps_its_energy(posterior):
     assert posterior.predict(IMAGES[:5]).mean.shape == (5, 2)
 
 
-def test_a_directory_a_verdict_and_a_report_work_for_images(posterior, tmp_path):
+def test_a_directory_a_verdict_and_a_report_work_for_images(posterior, directory, tmp_path):
+    loaded = inference.load(directory)
+    assert loaded.model == LENET
+    np.testing.assert_array_equal(loaded.draws["conv0.weight"], posterior.draws["conv0.weight"])
     functions = diagnostics.convergence(posterior).functions
     assert functions is not None
     diagnostics.report(posterior, (IMAGES, BRIGHT), path=tmp_path / "report.html")
@@ -73,6 +81,13 @@ def test_guides_with_randomness_per_row(model, options):
     if options.get("guide") == "dropout" and "per" not in options:  # a channel, or a word, is dropped as one
         dropped = fit.draws["embedding.weight" if model is RECURRENT else "hidden0.weight"] == 0
         assert (dropped.all(axis=-1) == dropped.any(axis=-1)).all()
+
+
+@pytest.mark.parametrize("options", [dict(estimator="local"), dict(guide="dropout")], ids=["local", "dropout"])
+def test_a_bias_that_is_made_of_other_sites_is_refused_too(options):
+    model = models.mlp((3,), prior={"weight": 1.0, "bias": models.Hierarchical()}, likelihood=models.Categorical(2))
+    with pytest.raises(ValueError, match="needs weights that are sites of their own; those of 'hidden0'"):
+        inference.run(model, IMAGES[:, 0, :, 0], BRIGHT, method="svi", steps=5, progress=False, **options)
 
 
 def test_local_reparameterisation_says_what_serves_instead():
