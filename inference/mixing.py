@@ -20,14 +20,15 @@ Reference: Vehtari et al. 2021, 10.1214/20-BA1221.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 from scipy.special import chdtri
 
-from inference.host.lazy_arviz import arviz
+from inference.host import arviz
 
 __all__ = ["LEAST_ESS", "apart", "chainwise_rhat", "ess", "mcse", "rhat", "worst_rhat"]
 
@@ -44,7 +45,7 @@ def rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
 
     Needs two chains: with one, use `chainwise_rhat`.
     """
-    return _where_sound(draws, lambda az, data: az.rhat(data, method="rank"), np.inf)
+    return _where_sound(draws, arviz.rhat, np.inf)
 
 
 def chainwise_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, "chain k"]:
@@ -80,7 +81,7 @@ def apart(
     found = np.zeros(chains.shape[2], bool)
     distance = np.abs(chains - np.median(chains, axis=(0, 1)))
     for kind, values in (("z_scale", chains), ("folded", distance)):
-        ratio = _where_sound(chains, lambda az, data, kind=kind: az.rhat(data, method=kind), np.inf)
+        ratio = _where_sound(chains, partial(arviz.rhat, kind=kind), np.inf)
         within = sum(ess(chain[None]) for chain in values)
         with np.errstate(divide="ignore"):
             allowed = np.where(within > 0, np.sqrt(1 + halves / within * chance), 1.0)
@@ -94,13 +95,13 @@ def worst_rhat(draws: Shaped[np.ndarray, "chain draw k"]) -> float:
 
 
 def ess(draws: Shaped[np.ndarray, "chain draw k"], method: str = "bulk") -> Float[np.ndarray, " k"]:
-    """Effective sample size of each quantity, "bulk" or "tail"; 0 where it is degenerate."""
-    return _where_sound(draws, lambda az, data: az.ess(data, method=method), 0.0)
+    """Effective sample size of each quantity, "bulk", "tail" or "mean"; 0 where it is degenerate."""
+    return _where_sound(draws, partial(arviz.ess, kind=method), 0.0)
 
 
 def mcse(draws: Shaped[np.ndarray, "chain draw k"]) -> Float[np.ndarray, " k"]:
     """Monte Carlo standard error of the mean of each quantity; infinite where it is degenerate."""
-    return _where_sound(draws, lambda az, data: az.mcse(data, method="mean"), np.inf)
+    return _where_sound(draws, arviz.mcse, np.inf)
 
 
 def _sound(draws: np.ndarray) -> Bool[np.ndarray, " k"]:
@@ -112,11 +113,10 @@ def _sound(draws: np.ndarray) -> Bool[np.ndarray, " k"]:
     return (moves > _RARELY).all(axis=0) & apart & np.isfinite(draws).all(axis=(0, 1))
 
 
-def _where_sound(draws: np.ndarray, statistic: Any, otherwise: float) -> np.ndarray:
+def _where_sound(draws: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], otherwise: float) -> np.ndarray:
     draws = np.asarray(draws, np.float64)
     result = np.full(draws.shape[2], otherwise)
     sound = _sound(draws)
     if sound.any():
-        az = arviz()
-        result[sound] = statistic(az, az.convert_to_dataset({"q": draws[:, :, sound]}))["q"].values
+        result[sound] = statistic(draws[:, :, sound])
     return np.where(np.isnan(result), otherwise, result)

@@ -40,7 +40,7 @@ from scipy.special import logsumexp
 from data import Split
 from diagnostics.checks.inputs import inputs_and_targets
 from inference import Posterior, mixing
-from inference.host.lazy_arviz import arviz
+from inference.host.arviz import pareto_smoothed
 from inference.results.function_space import PROBED_ROWS, probes
 from inference.results.prediction import Prediction, Regression
 
@@ -139,7 +139,7 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
             "another one"
         )
     ratios, correction = _ratios(posterior, inputs, targets)
-    smoothed = arviz().psislw(ratios)[0] if correction == "made" else np.full(size, -np.log(size))
+    smoothed = pareto_smoothed(ratios)[0] if correction == "made" else np.full(size, -np.log(size))
     left_out, kept, shapes, cdf = [], [], [], []
     for prediction, some in _blocks(posterior, inputs, targets):
         log_likelihood = prediction.log_prob_by_draw(some)
@@ -147,8 +147,8 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
         efficiency = _efficiency(posterior, log_likelihood)
         log_weights = ratios - rows / posterior.temperature
         for i, share in enumerate(efficiency):
-            log_weights[i], k = arviz().psislw(log_weights[i], share)
-            shapes.append(float(k))
+            log_weights[i], k = pareto_smoothed(log_weights[i], share)
+            shapes.append(k)
         left_out.append(logsumexp(log_weights + rows, axis=1))
         kept.append(logsumexp(smoothed + rows, axis=1))
         if isinstance(prediction, Regression):

@@ -78,7 +78,9 @@ def _on_mixing(found: Convergence, posterior: Posterior) -> list[str]:
         ]
     options = posterior.method.options()
     times = max(2.0, 1.5 * ess / judged.least_ess)  # the least of many ESS is uncertain by a third
-    longer = f"Run longer: about draws={_rounded(posterior.shape[1] * times):,} per chain, or until={{'ess': {ess:g}}}"
+    longer = f"Run longer: about draws={_rounded(posterior.shape[1] * times):,} per chain"
+    if "until" in options:
+        longer += f", or until={{'ess': {ess:g}}}"
     steps = []
     if (
         posterior.method.caveat

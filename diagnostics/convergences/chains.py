@@ -11,7 +11,7 @@ from diagnostics.convergences.advice import advice_for_chains
 from diagnostics.convergences.spaces import Mixing, aligned_mixing, function_mixing, weight_mixing
 from diagnostics.convergences.verdict import Convergence
 from inference import Posterior
-from inference.host.lazy_arviz import arviz
+from inference.host.arviz import bfmi
 from inference.sgmcmc.temperatures import Bias
 
 __all__ = ["judge_chains"]
@@ -130,4 +130,4 @@ def _sentence(
 def _least_ebfmi(energy: np.ndarray) -> float:
     if (energy == energy[:, :1]).all(axis=1).any() or not np.isfinite(energy).all():
         return 0.0
-    return float(np.min(arviz().bfmi(np.asarray(energy, np.float64))))
+    return float(bfmi(np.asarray(energy, np.float64)).min())

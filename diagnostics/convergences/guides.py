@@ -23,7 +23,7 @@ from diagnostics.convergences.advice import advice_for_guide
 from diagnostics.convergences.loss import LEAST_STEPS, Settling
 from diagnostics.convergences.verdict import Convergence
 from inference import Posterior
-from inference.host.lazy_arviz import arviz
+from inference.host.arviz import pareto_smoothed
 from models import Network
 
 __all__ = ["judge_guide"]
@@ -152,9 +152,9 @@ def _importance(posterior: Posterior) -> tuple[float, float]:
         return np.inf, 0.0
     if np.ptp(log_weights) < _SAME:  # ArviZ finds no tail there, and says infinity
         return 0.0, 1.0
-    smoothed, k = arviz().psislw(log_weights)
+    smoothed, k = pareto_smoothed(log_weights)
     weights = np.exp(smoothed - smoothed.max())
-    return float(k), float(weights.sum() ** 2 / (weights @ weights) / len(weights))
+    return k, float(weights.sum() ** 2 / (weights @ weights) / len(weights))
 
 
 def _below_a_constant(posterior: Posterior) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from diagnostics.convergences.chains import judge_chains
+from diagnostics.convergences.elsewhere import from_elsewhere
 from diagnostics.convergences.guides import judge_guide
 from diagnostics.convergences.points import judge_point
 from diagnostics.convergences.verdict import Convergence
@@ -23,7 +24,7 @@ __all__ = ["Convergence", "convergence"]
 
 
 def convergence(
-    posterior: Posterior,
+    posterior: Any,
     x: Any = None,
     *,
     rhat: float = 1.01,
@@ -39,7 +40,8 @@ def convergence(
     """Judge a posterior.
 
     Args:
-        posterior: the posterior to judge, by any method.
+        posterior: the posterior to judge, by any method; or the chains of another program, as an
+            `arviz.InferenceData` or an `xarray.DataTree`.
         x: inputs at which a network's functions are judged; by default 30 of its training inputs, 10 points between and
             10 outside them.
         rhat: the rank-normalised R-hat up to which chains always agree. A larger one fails only if it also exceeds what
@@ -58,7 +60,9 @@ def convergence(
         noise: the most that minibatches may add to the injected noise, as a share of it.
     """
     if not isinstance(posterior, Posterior):
-        raise TypeError(f"convergence needs a posterior, got {type(posterior).__name__}")
+        given, posterior = posterior, from_elsewhere(posterior)
+        if posterior is None:
+            raise TypeError(f"convergence needs a posterior, or ArviZ's groups of draws, got {type(given).__name__}")
     thresholds = {
         "rhat": rhat, "ess": ess, "ebfmi": ebfmi, "divergences": divergences, "pareto_k": pareto_k,
         "importance": importance, "slope": slope, "temperature": temperature, "noise": noise,

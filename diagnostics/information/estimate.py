@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from inference.host.lazy_arviz import arviz
+from inference.host.arviz import pareto_smoothed
 
 __all__ = ["Estimate", "average"]
 
@@ -102,6 +102,6 @@ def _has_no_variance(terms: np.ndarray) -> np.ndarray:
         steps = (ordered[_TIES - 1 :] == ordered[: 1 - _TIES]).any(axis=0)
         for tail in (columns - ordered[0], ordered[-1] - columns):
             if judged.any():
-                _, shape = arviz().psislw(np.log(tail[:, judged]).T)
+                shape = np.array([pareto_smoothed(column)[1] for column in np.log(tail[:, judged]).T])
                 heavy[judged] |= ~(shape <= _HEAVIEST) & (np.isfinite(shape) | ~steps[judged])
     return heavy.reshape(terms.shape[1:])

@@ -6,7 +6,6 @@ chains of them. `Posterior.kind` says which of these the draws are, because they
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +17,8 @@ import numpy as np
 
 from data.pairs import inputs_of
 from data.rows import spaced
+from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
-from inference.host.lazy_arviz import arviz
 from inference.host.machine import Cost
 from inference.host.seeds import Stream, as_key
 from inference.methods import Method
@@ -126,7 +125,10 @@ class Posterior:
 
     @cached_property
     def idata(self) -> Any:
-        """The draws as an `arviz.InferenceData`: groups posterior, sample_stats and observed_data."""
+        """The draws as ArviZ has them, in the groups posterior, sample_stats and observed_data.
+
+        An `arviz.InferenceData` where ArviZ 0.23 is installed, an `xarray.DataTree` where 1.x is.
+        """
         attributes = {
             "inference_library": "touchstone",
             "method": self.method.name,
@@ -137,18 +139,9 @@ class Posterior:
             "partial": int(self.partial),
         }
         every = range(self.shape[0] + len(self.stopped))
-        chains = {"chain": [chain for chain in every if chain not in self.stopped]}
-        az = arviz()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "More chains")  # than draws, as in an ensemble
-            groups = {
-                "posterior": az.dict_to_dataset(self.draws, attrs=attributes, coords=chains),
-                "sample_stats": az.dict_to_dataset(self.statistics, attrs=attributes, coords=chains).merge(
-                    {name: (("chain", "step"), values) for name, values in self.curves.items()}
-                ),
-                "observed_data": az.dict_to_dataset(self.observed, default_dims=[], attrs=attributes),
-            }
-        return az.InferenceData(**groups)
+        chains = [chain for chain in every if chain not in self.stopped]
+        draws = {"posterior": self.draws, "sample_stats": self.statistics}
+        return grouped(draws, self.curves, self.observed, chains, attributes)
 
     def predict(self, *args: Any, draws: int | None = None, batch_size: int | None = None) -> Prediction:
         """What the posterior says at new inputs.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import arviz
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from arviz_stats.base import array_stats
 from numpyro import handlers
 from scipy.special import logsumexp
 
@@ -18,6 +18,7 @@ import inference
 import models
 from diagnostics.checks.leave_one_out import LeaveOneOut, loo
 from inference.results.scores import scores
+from tests.helpers.arviz_loo import arviz_loo
 
 
 def _exact(design, y, noise, prior_precision, temperature=1.0):
@@ -115,19 +116,21 @@ def test_an_off_guide_is_corrected(conjugate, temperature, tempering):
 
 
 def test_weights_and_shapes_are_those_of_arviz(conjugate):
-    """Independent draws of the posterior by a guide that says so: all is as in ArviZ, whose efficiency is then 1."""
-    posterior = conjugate.exact(1, 1000)
-    density = {"lp": np.zeros((1, 1000)), "guide_log_density": np.zeros((1, 1000))}
+    """Independent draws of the posterior by a guide that says so: all is as in ArviZ, whose efficiency is then 1.
+
+    Of 900 draws all versions of ArviZ take 90 into the tail; otherwise they may differ by one.
+    """
+    posterior = conjugate.exact(1, 900)
+    density = {"lp": np.zeros((1, 900)), "guide_log_density": np.zeros((1, 900))}
     found = loo(replace(posterior, method=inference.SVI(), statistics=density), conjugate.x, conjugate.y)
     log_likelihood = posterior.predict(conjugate.x).log_prob_by_draw(conjugate.y).reshape(-1, 40)
-    groups = arviz.from_dict({"w": np.zeros((1, 1000))}, log_likelihood={"y": log_likelihood[None]})
-    other = arviz.loo(groups, pointwise=True)
-    np.testing.assert_allclose(found.pointwise, other.loo_i.values, rtol=1e-10)
-    np.testing.assert_allclose(found.pareto_k, other.pareto_k.values, rtol=1e-10)
-    assert (found.elpd, found.error) == pytest.approx((other.elpd_loo, other.se), rel=1e-9)
+    other = arviz_loo(log_likelihood)
+    np.testing.assert_allclose(found.pointwise, other.pointwise, rtol=1e-10)
+    np.testing.assert_allclose(found.pareto_k, other.pareto_k, rtol=1e-10)
+    assert (found.elpd, found.error) == pytest.approx((other.elpd, other.error), rel=1e-9)
     assert found.p_loo == pytest.approx(other.p_loo)
-    assert found.threshold == other.good_k
-    log_weights, _ = arviz.psislw(-log_likelihood.T.copy())
+    assert found.threshold == other.threshold
+    log_weights, _ = array_stats.psislw(log_likelihood, axis=0)
     cdf = posterior.predict(conjugate.x).cdf_by_draw(conjugate.y)[0]
     np.testing.assert_allclose(found.pit, (np.exp(log_weights) * cdf.T).sum(axis=1), rtol=1e-10)
 
@@ -140,9 +143,9 @@ def test_chains_have_the_tails_of_their_effective_draws(conjugate):
     log_likelihood = posterior.predict(conjugate.x).log_prob_by_draw(conjugate.y).reshape(-1, 40)
     likelihood = np.exp(log_likelihood).reshape(4, 1000, 40)
     for i in range(0, 40, 13):
-        share = float(arviz.ess(likelihood[..., i], method="mean")) / 4000
+        share = float(array_stats.ess(likelihood[..., i], method="mean")) / 4000
         assert 0.05 < share < 0.2
-        _, k = arviz.psislw(-log_likelihood[:, i].copy(), share)
+        _, k = array_stats.psislw(log_likelihood[:, i], r_eff=share)
         assert found.pareto_k[i] == pytest.approx(float(k))
 
 
@@ -291,7 +294,7 @@ def test_several_outputs_are_left_out_together(conjugate):
     )
     found = loo(posterior, conjugate.x, y)
     parts = scipy.stats.norm(posterior.predict(conjugate.x).outputs[0].astype(np.float64), 0.8)
-    log_weights, _ = arviz.psislw(-parts.logpdf(y).sum(axis=2).T)
+    log_weights, _ = array_stats.psislw(parts.logpdf(y).sum(axis=2), axis=0)
     np.testing.assert_allclose(found.pit, np.einsum("ns,snd->nd", np.exp(log_weights), parts.cdf(y)), rtol=1e-6)
     assert found.pointwise.shape == (40,)
 
