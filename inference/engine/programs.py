@@ -73,6 +73,7 @@ def advance(
         buffers = jax.tree.map(partial(_write, done), buffers, step.emission)
         return done + jnp.int32(step.complete), worked + jnp.int32(step.work), step.state, buffers
 
+    # Ends: every step does at least one unit of work or completes an iteration, and both are bounded.
     return lax.while_loop(unfinished, body, (jnp.int32(0), jnp.int32(0), state, buffers))
 
 

@@ -55,11 +55,12 @@ class Centre(NamedTuple):
 
 
 class Randomness(NamedTuple):
-    """All random numbers of a step, from one call of the generator: several calls take longer than the gradient.
+    """All random numbers of a step.
 
     Attributes:
         normal: one standard normal number per coordinate.
-        words: the random words that choose the rows of a minibatch.
+        words: the random words that choose the rows of a minibatch. They are integers from the generator, never the
+            bits of `normal`: the compiler may compute a floating-point number twice and round it differently.
     """
 
     normal: jax.Array
@@ -72,10 +73,12 @@ class Randomness(NamedTuple):
         `count` is added to the key, not hashed into it: Threefry is built for keys that are counters (Salmon et al.
         2011, https://doi.org/10.1145/2063384.2063405), and another hash takes as long as drawing the numbers.
         """
-        words = jax.random.key_data(key).at[1].add(count.astype(jnp.uint32))
-        numbers = jax.random.normal(jax.random.wrap_key_data(words), (like.size + SALTS,), like.dtype)
-        bits = lax.bitcast_convert_type(numbers[like.size :], jnp.uint32)  # two words of a float64: the low one is used
-        return cls(numbers[: like.size], bits.reshape(SALTS, -1)[:, 0])
+        normal_key = jax.random.key_data(key).at[1].add(count.astype(jnp.uint32))
+        words_key = normal_key.at[0].add(jnp.uint32(1))  # a neighbour, which is another key to Threefry
+        return cls(
+            jax.random.normal(jax.random.wrap_key_data(normal_key), (like.size,), like.dtype),
+            jax.random.bits(jax.random.wrap_key_data(words_key), (SALTS,), jnp.uint32),
+        )
 
     def rows(self, count: int, total: int) -> jax.Array:
         """The rows of a minibatch, `count` of `total`, without replacement."""
