@@ -15,13 +15,16 @@ import pytest
 
 import tests.helpers.shapes
 
-# Most of the time of the tests is XLA's compiler and JAX's tracing. An older way to emit loops takes two thirds of the
-# time to compile, and its programs are as fast; one piece a program is compiled with a tenth less work than several;
-# the flags are read when the first program is made. Traces are many small objects that live on: Python's collector,
-# which looks through them after every 700, would take an eighth of the time.
-os.environ["XLA_FLAGS"] = (
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 " + os.environ.get("XLA_FLAGS", "")
-)
+# Most of the time of the tests is XLA's compiler and JAX's tracing. One piece a program is compiled with a tenth less
+# work than several, and the older way to emit loops, which JAX 0.10 still has, takes two thirds of the time to compile;
+# its programs are as fast. The flags are read when the first program is made. Traces are many small objects that live
+# on: Python's collector, which looks through them after every 700, would take an eighth of the time. To keep a small
+# program on disk takes longer than to compile it.
+_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
+if jax.__version__.startswith("0.10."):
+    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")])
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 gc.set_threshold(50_000, 20, 20)
 os.environ.setdefault("MPLBACKEND", "agg")
 _hook = jaxtyping.install_import_hook(tests.helpers.shapes.annotated(), "tests.helpers.shapes.checked")
