@@ -1,11 +1,19 @@
 # Two commands for a new user: `make demo` and `make test`. Each sets itself up.
-# Python 3.11 or newer with venv is all they need; choose another one with `make PYTHON=python3.12 ...`.
+# They need Python 3.11, 3.12 or 3.13 with venv: the newest one that PATH has, or that of `make PYTHON=python3.12 ...`.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
-READY := .venv/.ready
+RUNS = $(shell $(1) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+TESTED := 3.13 3.12 3.11
 
-.PHONY: demo quick test validate references check format bench reproduce clean
+ifndef PYTHON
+PYTHON := $(firstword $(foreach name,$(TESTED:%=python%) python3,$(if $(filter $(TESTED),$(call RUNS,$(name))),$(name))))
+endif
+VERSION := $(call RUNS,$(PYTHON))
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready-$(VERSION)
+LOCK := $(if $(filter 3.11,$(VERSION)),requirements.lock,requirements-3.12.lock)
+
+.PHONY: demo quick test newer validate references newest check format bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
@@ -17,12 +25,17 @@ quick: $(READY)
 
 # Most of the time of the tests is XLA's compiler, so where programs run for a moment they are not optimised. A file is
 # one worker's, which shares its fixtures and its programs.
+UNOPTIMISED := XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist loadfile
 LONG_PROGRAMS := tests/accuracy/mcmc/test_references.py tests/accuracy/mcmc/test_hmc.py
 
 test: check
-	XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist loadfile \
-		tests/unit tests/runs tests/survival tests/accuracy $(LONG_PROGRAMS:%=--ignore=%)
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/examples $(LONG_PROGRAMS)
+	$(UNOPTIMISED) tests/unit tests/runs tests/survival tests/accuracy tests/examples $(LONG_PROGRAMS:%=--ignore=%)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(LONG_PROGRAMS)
+
+# What a second version of Python and JAX must pass beside the first: the part of `make test` that meets them most.
+newer: $(READY)
+	$(UNOPTIMISED) tests/unit tests/runs/test_contract.py tests/runs/reports tests/runs/target/test_minibatches.py \
+		tests/accuracy/test_methods.py tests/survival
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -41,6 +54,10 @@ validate: $(READY)
 references: $(READY)
 	$(BIN)/python -W ignore tests/references/make.py
 
+# What breaks with the newest releases: those that pyproject.toml allows, and those beyond.
+newest:
+	.ci/newest $(PYTHON)
+
 bench: $(READY)
 	for name in importing starting hamiltonian compensation ensembles variational dropout langevin rows networks saving quality; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
@@ -53,14 +70,15 @@ reproduce: $(READY)
 	$(BIN)/python -m experiments.priors
 	$(BIN)/python -m experiments.uncertainties
 
-# The environment is made anew when what it should hold has changed.
-$(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Touchstone needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --requirement requirements.lock
+# The environment is made anew when what it should hold, or the version of Python, has changed.
+$(READY): requirements.lock requirements-3.12.lock pyproject.toml
+	@$(if $(filter $(TESTED),$(VERSION)),echo "Python $(VERSION) ($(PYTHON)), packages of $(LOCK)",echo \
+		"Touchstone is tested with Python 3.11, 3.12 and 3.13; $(if $(PYTHON),'$(PYTHON)' is $(or $(VERSION),not a Python that \
+		runs),none of them is on PATH). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --requirement $(LOCK)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
 clean:
-	rm -rf .venv report.html .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv* report.html .mypy_cache .ruff_cache .pytest_cache

@@ -101,7 +101,8 @@ class Network:
 
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
         """The sites that the outputs depend on, with their shapes, for inputs shaped like `x`; nothing is computed."""
-        return dict(_weights(self, jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)))
+        kind = jax.dtypes.canonicalize_dtype(x.dtype)  # shapes are the same in either precision
+        return dict(_weights(self, jax.ShapeDtypeStruct((1, *x.shape[1:]), kind)))
 
     def supports(self, x: Batch) -> dict[str, Any]:
         """The support of each sample site that the outputs depend on, for inputs shaped like `x`."""

@@ -160,7 +160,7 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
         pointwise = pointwise - np.log(x.scaler.y_scale).sum()
     return LeaveOneOut(
         elpd=float(pointwise.sum()),
-        error=float(np.sqrt(len(pointwise) * pointwise.var())),
+        error=float(np.sqrt(len(pointwise) * pointwise.var(ddof=1))),
         p_loo=p_loo,
         pointwise=pointwise,
         pareto_k=np.array(shapes),

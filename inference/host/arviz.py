@@ -89,7 +89,8 @@ def grouped(
     first_world = _is_first_world(arviz)
     without_draws: dict[str, Any] = {"default_dims": []} if first_world else {"sample_dims": []}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "More chains")  # than draws, as in an ensemble
+        for world in ("More chains", "Found chain dimension to be longer"):  # than draws, as in an ensemble
+            warnings.filterwarnings("ignore", world)
         groups = {
             name: arviz.dict_to_dataset(dict(variables), attrs=attributes, coords={"chain": chains})
             for name, variables in draws.items()

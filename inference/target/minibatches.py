@@ -6,10 +6,12 @@ permutes range(a b) with a = ceil(sqrt(n)) and b = ceil(n / a): a number x = l b
     l <- l + hash(r) mod a,    r <- r + hash(l) mod b
 
 each of which can be undone, so all of them together are a permutation. A result that is not below n goes through again
-until it is, which permutes range(n). That ends after at most a b - n + 1 turns, because a permutation of a finite set
-leads every number back to itself, and a place is below n; and the turns are one permutation, because the words in
-`hash` are integers, which the compiler can't round. So a minibatch is a slice of the epoch's permutation, at the cost of the slice
+until it is, which permutes range(n). So a minibatch is a slice of the epoch's permutation, at the cost of the slice
 alone: no sort, and nothing to carry from step to step.
+
+Going through again ends after at most a b - n + 1 turns: a permutation of a finite set leads every number back to
+itself, and a place is below n. All turns are the same permutation, because the random words in `hash` are integers: the
+compiler may compute them twice, but can't round them differently.
 
 Reference: https://doi.org/10.1007/3-540-45760-7_9.
 """

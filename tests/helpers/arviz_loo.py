@@ -27,7 +27,8 @@ def arviz_loo(log_likelihood: np.ndarray) -> Loo:
     if arviz.__version__.startswith("0."):
         groups = arviz.from_dict(draws, log_likelihood={"y": log_likelihood[None]})
         found = arviz.loo(groups, pointwise=True, reff=1.0)
-        numbers = found.elpd_loo, found.se, found.p_loo, found.loo_i
+        by_one_less = np.sqrt(log_likelihood.shape[1] / (log_likelihood.shape[1] - 1))  # as 1.x and R divide
+        numbers = found.elpd_loo, found.se * by_one_less, found.p_loo, found.loo_i
     else:
         groups = arviz.from_dict({"posterior": draws, "log_likelihood": {"y": log_likelihood[None]}})
         found = arviz.loo(groups, pointwise=True, reff=1.0)

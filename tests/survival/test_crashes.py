@@ -32,7 +32,7 @@ METHODS = {
     "hmc": dict(method="hmc", chains=2, draws=8, warmup=8, tuning=12, trajectory_length=1.0),
     "laplace": dict(method="laplace", steps=40, draws=10),
     "sghmc": dict(
-        method="sghmc", chains=2, draws=8, warmup=240, thin=4, tuning=6, batch_size=10, preconditioner="rmsprop"
+        method="sghmc", chains=2, draws=8, warmup=240, thin=4, tuning=6, batch_size=20, preconditioner="rmsprop"
     ),
     "mclmc": dict(method="mclmc", chains=2, draws=8, warmup=40, thin=1, adjusted=True, trajectory_length=1.0),
 }
@@ -181,8 +181,8 @@ else:
         model, x, np.sin(x[:, 0]), progress=False, directory=sys.argv[1], save_every=0.01, **json.loads(sys.argv[2])
     )
 """
-LONG = dict(  # 5,000 steps a trajectory
-    method="hmc", chains=2, draws=16, warmup=8, tuning=20, trajectory_length=250.0, step_size=0.05, mass="diagonal"
+LONG = dict(  # 10,000 steps a trajectory
+    method="hmc", chains=2, draws=20, warmup=8, tuning=20, trajectory_length=500.0, step_size=0.05, mass="diagonal"
 )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def _kill_when(condition, directory: Path, what: str, delay: float, number: int 
 @pytest.fixture(scope="module")
 def long_run() -> inference.Posterior:
     posterior = _run(**LONG)
-    assert (posterior.statistics["n_steps"] >= 4_000).all()  # so a kill is inside a trajectory
+    assert (posterior.statistics["n_steps"] >= 8_000).all()  # so a kill is inside a trajectory
     return posterior
 
 
