@@ -1,5 +1,7 @@
 """Networks as NumPyro models: layers that are effects, explicit priors, likelihoods, and the frozen network."""
 
+from models.architectures.equinox_modules import from_equinox
+from models.architectures.flax_modules import from_flax
 from models.architectures.images import lenet, resnet20_frn
 from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
@@ -32,6 +34,8 @@ __all__ = [
     "apply",
     "cnn_lstm",
     "dense",
+    "from_equinox",
+    "from_flax",
     "from_recipe",
     "has_recipe",
     "lenet",

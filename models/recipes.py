@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from models.architectures.equinox_modules import EquinoxModule
+from models.architectures.flax_modules import FlaxModule
 from models.architectures.images import LeNet, ResNet
 from models.architectures.perceptrons import Perceptron
 from models.architectures.sequences import CNNLSTM
@@ -35,8 +37,8 @@ _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTUR
 def to_recipe(value: Any) -> Any:
     """A model, or a part of one, as JSON values.
 
-    A function, such as a user's own model or activation, is written down by its name and a hash of its code: enough to
-    compare it with another one, not to make it again.
+    A function, such as a user's own model or activation, or a lifted network is written down by its name and a hash of
+    its code: enough to compare it with another one, not to make it again.
 
     Raises:
         TypeError: for a part that is neither a built-in record, nor a function, nor a plain value.
@@ -50,6 +52,8 @@ def to_recipe(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, FlaxModule | EquinoxModule):
+        return {"function": value.name, "code": value.fingerprint}
     if callable(value):
         return {"function": getattr(value, "__qualname__", type(value).__qualname__), "code": _code_hash(value)}
     raise TypeError(f"{type(value).__name__} has no recipe: only built-in models have one")

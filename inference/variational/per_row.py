@@ -149,7 +149,10 @@ def check_layers(what: str, target: Target, data: Data, instead: str = "") -> No
     """Require layers that are linear in their weights and, if `instead` is a remedy, use each once per row."""
     layers, sites = layers_of(target, data), target.position(data)
     if not layers:
-        raise ValueError(f"{what} needs a model with the layers of models, and this one has none")
+        raise ValueError(
+            f"{what} needs a model with the layers of models, and this one has none; guide='gaussian' with "
+            "estimator='weights' serves any model, and from_flax lifts networks whose layers are known"
+        )
     for name, layer in layers.items():
         if not layer.linear:
             raise ValueError(
