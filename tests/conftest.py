@@ -41,7 +41,7 @@ _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
 
 
-_MOST_MAPS = 20_000  # Linux gives a process 65,530, of which every compiled program takes several; then it crashes
+_MOST_MAPS = 40_000  # Linux gives a process 65,530, of which every compiled program takes several; then it crashes
 
 
 @pytest.fixture(autouse=True, scope="module")

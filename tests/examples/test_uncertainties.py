@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from experiments import uncertainties, uncertainty_cases
 
+pytestmark = pytest.mark.validation  # nine posteriors; the unit tests have its closed forms
 SIZES, NOISES = (30, 120), (0.1, 0.2, 0.4)
 
 

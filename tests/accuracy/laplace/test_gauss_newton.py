@@ -30,8 +30,8 @@ def _information(make, parameters: np.ndarray) -> np.ndarray:
     discrete = make(jnp.asarray(parameters)).support.is_discrete
     bound = bind(model, (np.int32(1) if discrete else np.float32(1.0),), 1.0, "posterior")
     position = {"a": jnp.asarray(parameters, jnp.float32)}
-    jacobian = jax.jacobian(lambda p: residuals(bound.target, p, bound.data))(position)["a"]
-    return np.asarray(jacobian.T @ jacobian)
+    jacobian = jax.jit(jax.jacobian(lambda p: residuals(bound.target, p, bound.data)))(position)["a"]
+    return np.asarray(jacobian).T @ np.asarray(jacobian)
 
 
 def _scores_squared(make, parameters: np.ndarray, values: np.ndarray, width: float) -> np.ndarray:
@@ -40,12 +40,14 @@ def _scores_squared(make, parameters: np.ndarray, values: np.ndarray, width: flo
     def log_prob(a, y):
         return make(a).log_prob(y)
 
-    with jax.enable_x64(True):
-        a = jnp.asarray(parameters, jnp.float64)
-        y = jnp.asarray(values)
+    @jax.jit
+    def expected(a, y):
         scores = jax.vmap(jax.grad(log_prob), (None, 0))(a, y)
         weights = jnp.exp(jax.vmap(log_prob, (None, 0))(a, y)) * width
-        return np.asarray(jnp.einsum("n,ni,nj->ij", weights, scores, scores))
+        return jnp.einsum("n,ni,nj->ij", weights, scores, scores)
+
+    with jax.enable_x64(True):
+        return np.asarray(expected(np.asarray(parameters, np.float64), values))
 
 
 FINE = np.linspace(-400, 400, 800_001)
@@ -95,14 +97,17 @@ def test_gauss_newton_is_the_hessian_of_logistic_regression_and_blocks_change_no
     bound = bind(models.logistic(3), (x, y), 1.0, "posterior")
     position = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1), bound.target.position(bound.data))
     flat, unravel = ravel_pytree(position)
-    exact = -jax.hessian(lambda flat: bound.target.terms(unravel(flat), bound.data).log_likelihood)(flat)
-    ours = gauss_newton(bound.target, bound.data, position, {}, diagonal=False)
+    hessian = jax.hessian(lambda flat: bound.target.terms(unravel(flat), bound.data).log_likelihood)
+    exact = -np.asarray(jax.jit(hessian)(flat))
+
+    def compiled(diagonal):
+        return jax.jit(lambda p: gauss_newton(bound.target, bound.data, p, {}, diagonal=diagonal))(position)
+
+    ours = compiled(False)
     np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(
-        gauss_newton(bound.target, bound.data, position, {}, diagonal=True), np.diag(exact), rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(compiled(True), np.diag(exact), rtol=1e-4, atol=1e-4)
     monkeypatch.setattr("inference.laplace.gauss_newton._BLOCK", 10 * flat.size)  # 3 rows at a time, then 2
-    np.testing.assert_allclose(gauss_newton(bound.target, bound.data, position, {}, diagonal=False), ours, rtol=1e-6)
+    np.testing.assert_allclose(compiled(False), ours, rtol=1e-6)
 
 
 ROWS, WIDTH = 4, 3
@@ -197,7 +202,7 @@ def test_sites_that_depend_on_each_other_are_coupled_whatever_the_scale_of_other
     bound = bind(model, (np.ones(4, np.float32),), 1.0, "posterior")
     position = {name: jnp.float32(0.3) for name in "abcd"}
     surface = Surface(bound.target, bound.data, structure, by_evidence=False)
-    ours = surface.precision(Mode(position, Scales.as_given(position)))
+    ours = jax.jit(surface.precision)(Mode(position, Scales.as_given(position)))
     exact = scipy.linalg.block_diag(tight**-2, two, tight**-2)
     np.testing.assert_allclose(ours, exact if structure == "full" else np.diag(exact), rtol=1e-5)
 
@@ -207,8 +212,8 @@ def test_sites_that_depend_on_each_other_are_coupled_whatever_the_scale_of_other
 def test_prior_curvature_is_the_hessian_of_coupled_coordinates(diagonal, partner):
     flat = jnp.array([0.3, -1.2, 0.7])
     entangled = lambda w: -jnp.square(w[0]) * jnp.exp(w[partner]) - jnp.square(w[3 - partner])  # noqa: E731
-    exact = -jax.hessian(entangled)(flat)
-    ours = prior_curvature(entangled, flat, diagonal, separable=False)
+    exact = -np.asarray(jax.jit(jax.hessian(entangled))(flat))
+    ours = jax.jit(lambda flat: prior_curvature(entangled, flat, diagonal, separable=False))(flat)
     np.testing.assert_allclose(ours, np.diag(exact) if diagonal else exact, rtol=1e-5, atol=1e-6)
 
 
@@ -216,10 +221,10 @@ def test_prior_curvature_is_the_hessian_of_coupled_coordinates(diagonal, partner
 def test_the_tails_of_a_separable_prior_have_no_curvature(diagonal):
     flat = jnp.array([0.3, -1.2, 0.7])
     tails = lambda w: jnp.sum(dist.StudentT(3.0, 0.0, 0.5).log_prob(w))  # noqa: E731
-    exact = -np.diag(jax.hessian(tails)(flat))
+    exact = -np.diag(jax.jit(jax.hessian(tails))(flat))
     assert exact.min() < 0 < exact.max()
     expected = np.maximum(exact, 0)
-    ours = prior_curvature(tails, flat, diagonal, separable=True)
+    ours = jax.jit(lambda flat: prior_curvature(tails, flat, diagonal, separable=True))(flat)
     np.testing.assert_allclose(ours, expected if diagonal else np.diag(expected), rtol=1e-5, atol=1e-6)
 
 
@@ -259,6 +264,7 @@ def test_what_a_residual_determines_is_its_share_of_the_trace(monkeypatch):
     bound = bind(models.linear(models.Normal(), models.Gaussian(outputs=2)), (x, y), 1.0, "posterior")
     position = {name: jnp.full(leaf.shape, 0.1) for name, leaf in bound.target.position(bound.data).items()}
     monkeypatch.setattr("inference.laplace.gauss_newton._BLOCK", 3 * 4 * 8)  # 3 rows at a time, then 1
+    compiled = jax.jit(lambda wide: determined(bound.target, bound.data, position, {}, wide))
     design = np.column_stack([np.ones(7), x]) / np.exp(0.1)
     covariance = np.cov(generator.normal(size=(8, 20)))
     # In the order of the coordinates: noise, bias, weight.
@@ -269,11 +275,11 @@ def test_what_a_residual_determines_is_its_share_of_the_trace(monkeypatch):
     expected = np.einsum("kni,ij,knj->k", jacobian, covariance, jacobian)
     with jax.enable_x64(True):
         wide = jnp.asarray(covariance)
-    np.testing.assert_allclose(determined(bound.target, bound.data, position, {}, wide), expected, rtol=1e-5)
+    np.testing.assert_allclose(compiled(wide), expected, rtol=1e-5)
     with jax.enable_x64(True):
         wide = jnp.diagonal(wide)
     expected = np.einsum("kni,i,kni->k", jacobian, np.diag(covariance), jacobian)
-    np.testing.assert_allclose(determined(bound.target, bound.data, position, {}, wide), expected, rtol=1e-5)
+    np.testing.assert_allclose(compiled(wide), expected, rtol=1e-5)
 
 
 def test_factors_of_a_matrix_in_any_units():

@@ -119,7 +119,7 @@ def test_on_linear_regression_it_is_the_closed_form(temperature, tempering, opti
     model = models.linear({"weight": models.Normal(WIDTH), "bias": models.Flat()}, models.Gaussian(scale=NOISE))
     fits = [
         inference.run(
-            model, x, y, method="svi", guide="dropout", rate=1 - KEEP, particles=64, steps=3000, draws=2, seed=seed,
+            model, x, y, method="svi", guide="dropout", rate=1 - KEEP, particles=32, steps=2000, draws=2, seed=seed,
             temperature=temperature, tempering=tempering, progress=False, **options,
         ).guide["output.weight.matrix"][:, 0]
         for seed in range(6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ import models
 from models.architectures.convolutions import Convolution, average_pool, filter_response, max_pool
 from models.architectures.sequences import Lookup, lstm
 from models.layers import affine
+from tests.helpers.traces import traced
 
 GENERATOR = np.random.default_rng(0)
 
@@ -35,20 +38,25 @@ def test_patches_are_xlas_convolution(shape, kernel, stride, padding):
 
     ours = Convolution(stride, padding)
     assert jax.default_backend() == "cpu"  # where patches are used
-    np.testing.assert_allclose(ours(x, weight, bias), theirs(x, weight, bias), rtol=2e-5, atol=2e-5)
-    gradients = [
-        jax.grad(lambda *args, f=f: jnp.sum(jnp.sin(f(*args))), (0, 1, 2))(x, weight, bias) for f in (ours, theirs)
-    ]
-    for mine, other in zip(*gradients, strict=True):
+
+    @partial(jax.jit, static_argnums=0)
+    def both(function, *args):
+        gradient = jax.grad(lambda *args: jnp.sum(jnp.sin(function(*args))), (0, 1, 2))(*args)
+        return function(*args), *gradient
+
+    found = [both(function, x, weight, bias) for function in (ours, theirs)]
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=2e-5, atol=2e-5)
+    for mine, other in zip(found[0][1:], found[1][1:], strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
 def test_other_devices_use_xlas_convolution(monkeypatch):
     x, weight = _normal(2, 5, 5, 1), _normal(3, 3, 1, 2)
-    ours = Convolution()(x, weight)
+    ours = jax.jit(lambda x, weight: Convolution()(x, weight))(x, weight)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert "conv_general_dilated" in str(jax.make_jaxpr(Convolution())(x, weight))
-    np.testing.assert_allclose(Convolution()(x, weight), ours, rtol=2e-5, atol=2e-5)
+    theirs = jax.jit(lambda x, weight: Convolution()(x, weight))(x, weight)
+    np.testing.assert_allclose(theirs, ours, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +72,13 @@ def test_other_devices_use_xlas_convolution(monkeypatch):
 )
 def test_a_row_with_its_own_scales_or_weights_is_that_row_alone(function, x, shape):
     weights, scale = _normal(4, *shape), _normal(4, shape[-2])
-    by_row, scaled = function.by_row(x, weights), function.scaled(x, scale, weights[0])
+    weights, scale, alone = np.asarray(weights), np.asarray(scale), jax.jit(function.__call__)
+    by_row, scaled = jax.jit(function.by_row)(x, weights), jax.jit(function.scaled)(x, scale, weights[0])
     for i in range(4):
         row = x[i : i + 1]
-        np.testing.assert_allclose(by_row[i], function(row, weights[i])[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(by_row[i], alone(row, weights[i])[0], rtol=1e-5, atol=1e-5)
         # Scaling an input unit is scaling its weights.
-        np.testing.assert_allclose(scaled[i], function(row, scale[i][:, None] * weights[0])[0], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(scaled[i], alone(row, scale[i][:, None] * weights[0])[0], rtol=1e-5, atol=1e-5)
 
 
 def test_pools_leave_out_what_fills_no_block():
@@ -81,7 +90,8 @@ def test_pools_leave_out_what_fills_no_block():
 
 def test_the_filter_response_is_its_equation_and_rows_do_not_meet():
     x, site = _normal(3, 4, 5, 2), {"norm.gain": _normal(2), "norm.offset": _normal(2), "norm.threshold": _normal(2)}
-    normalise = handlers.substitute(lambda x: filter_response("norm", x, models.Normal(1.0)), data=site)
+    normalise = jax.jit(handlers.substitute(lambda x: filter_response("norm", x, models.Normal(1.0)), data=site))
+    x = np.asarray(x)
     expected = x / np.sqrt(np.mean(x**2, axis=(1, 2), keepdims=True) + 1e-6)
     expected = np.maximum(site["norm.gain"] * expected + site["norm.offset"], site["norm.threshold"])
     np.testing.assert_allclose(normalise(x), expected, rtol=1e-5, atol=1e-6)
@@ -96,21 +106,22 @@ def test_the_lstm_is_flaxs():
     cell.dense_h.bias[...] = jnp.asarray(bias)
     x = _normal(2, 6, 3)
     carry = (jnp.zeros((2, 4)), jnp.zeros((2, 4)))
+    step = nnx.jit(lambda cell, carry, now: cell(carry, now))
     for t in range(6):
-        carry, output = cell(carry, x[:, t])
+        carry, output = step(cell, carry, x[:, t])
     # Flax orders the gates i, f, g, o where ours are i, g, f, o, and adds no 1 to the forget gate.
     order = np.concatenate([np.arange(4) + 4 * gate for gate in (0, 2, 1, 3)])
     ours_bias = bias[order] - np.where(np.arange(16) // 4 == 2, 1.0, 0.0)
     weight = np.concatenate([kernels["dense_i"], kernels["dense_h"]])[:, order]
     site = {"lstm.weight": jnp.asarray(weight), "lstm.bias": jnp.asarray(ours_bias, jnp.float32)}
-    ours = handlers.substitute(lambda x: lstm("lstm", x, 4, models.Normal(1.0)), data=site)(x)
+    ours = jax.jit(handlers.substitute(lambda x: lstm("lstm", x, 4, models.Normal(1.0)), data=site))(x)
     np.testing.assert_allclose(ours, output, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("stochastic", [models.Normal(1.0), models.Hierarchical()], ids=["normal", "hierarchical"])
 def test_every_layer_asks_its_prior_once(stochastic):
     model = models.resnet20_frn(8, 2, prior=stochastic, likelihood=models.Categorical(3))
-    trace = handlers.trace(handlers.seed(model, 0)).get_trace(_normal(2, 8, 8, 3))
+    trace = traced(model, _normal(2, 8, 8, 3))
     layers = {name.split(".")[0] for name in trace if name.endswith(".weight")}
     assert len(layers) == 1 + 6 + 2 + 1
     assert all(f"{layer}.gain" in trace for layer in layers - {"output"})

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -18,16 +19,13 @@ from numpyro.primitives import Messenger
 
 import models
 from models.priors import Site
+from tests.helpers.traces import traced
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 
 
-def _trace(model, y=None):
-    return handlers.trace(handlers.seed(model, 0)).get_trace(X, y)
-
-
 def test_sites_and_shapes():
-    trace = _trace(models.mlp(hidden=(5, 4)))
+    trace = traced(models.mlp(hidden=(5, 4)), X)
     shapes = {name: site["value"].shape for name, site in trace.items() if site["type"] == "sample"}
     assert shapes == {
         "hidden0.weight": (3, 5), "hidden0.bias": (5,), "hidden1.weight": (5, 4), "hidden1.bias": (4,),
@@ -48,7 +46,7 @@ def test_sites_and_shapes():
     ],
 )
 def test_the_likelihood_sets_outputs_and_batch_shape(likelihood, batch, outputs):
-    trace = _trace(models.mlp(hidden=(5,), likelihood=likelihood))
+    trace = traced(models.mlp(hidden=(5,), likelihood=likelihood), X)
     assert trace["output.weight"]["value"].shape == (5, outputs)
     assert trace["y"]["fn"].batch_shape == batch
     assert trace["y"]["value"].shape == batch
@@ -62,7 +60,7 @@ def test_priors_by_layer_kind_and_fan_in():
         "bias": 3.0,
         "hidden1.bias": models.Normal(7.0),
     }
-    trace = _trace(models.mlp(hidden=(5, 4), prior=prior))
+    trace = traced(models.mlp(hidden=(5, 4), prior=prior), X)
     scales = {name: np.unique(site["fn"].variance) ** 0.5 for name, site in trace.items() if "." in name}
     expected = {
         "hidden0.weight": 2 / np.sqrt(3), "hidden0.bias": 3.0, "hidden1.weight": 2 / np.sqrt(5), "hidden1.bias": 7.0,
@@ -106,10 +104,11 @@ class _Double(Messenger):
 
 def test_layers_are_effects_that_a_handler_can_answer():
     model = models.mlp(hidden=(5,), activation="relu")
-    weights = {name: site["value"] for name, site in _trace(model).items() if site["type"] == "sample"}
-    plain = handlers.substitute(model.outputs, data=weights)(X)
+    generator = np.random.default_rng(1)
+    weights = {name: jnp.asarray(generator.normal(size=shape), "float32") for name, shape in model.weights(X).items()}
+    plain = np.asarray(jax.jit(handlers.substitute(model.outputs, data=weights))(X))
     with _Double():
-        doubled = handlers.substitute(model.outputs, data=weights)(X)
+        doubled = np.asarray(jax.jit(handlers.substitute(model.outputs, data=weights))(X))
     bias = weights["output.bias"]
     np.testing.assert_allclose(doubled - bias, 2 * (plain - bias), rtol=1e-5)
     hidden = np.maximum(X @ weights["hidden0.weight"] + weights["hidden0.bias"], 0)
@@ -173,7 +172,7 @@ def test_recipes_make_nothing_but_models():
 
 
 def test_any_function_can_be_the_activation():
-    double = _trace(models.mlp(hidden=(5,), activation=lambda x: 0 * x))
+    double = handlers.trace(handlers.seed(models.mlp(hidden=(5,), activation=lambda x: 0 * x), 0)).get_trace(X)
     np.testing.assert_allclose(double["output"]["value"], np.broadcast_to(double["output.bias"]["value"], (9, 1)))
 
 
@@ -189,6 +188,6 @@ def test_the_recipe_of_a_function_is_the_same_in_every_process():
             [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True, timeout=120,
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[3])},
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }  # fmt: skip
     assert len(hashes) == 1

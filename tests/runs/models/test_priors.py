@@ -7,12 +7,12 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 import scipy.stats
-from numpyro import handlers
 from numpyro.infer import Predictive
 
 import inference
 import models
 from models.priors import Site, unconstrained_scale
+from tests.helpers.traces import traced
 
 X = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
 SITE = Site("hidden0", "weight", 4)
@@ -22,17 +22,19 @@ def test_scale_mixture_is_equation_7_of_blundell():
     prior = models.ScaleMixture(0.25, 1.0, np.exp(-6).item())
     w = np.array([-2.0, -0.01, 0.0, 0.001, 0.5], np.float32)
     expected = 0.25 * scipy.stats.norm(0, 1).pdf(w) + 0.75 * scipy.stats.norm(0, np.exp(-6)).pdf(w)
-    np.testing.assert_allclose(prior.distribution(SITE).log_prob(w), np.log(expected), rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(lambda w: prior.distribution(SITE).log_prob(w))(w), np.log(expected), rtol=1e-5)
     assert prior.scale_of(SITE) == pytest.approx(np.sqrt(0.25 + 0.75 * np.exp(-12)))
-    draws = prior.distribution(SITE).sample(jax.random.key(0), (100_000,))
-    assert abs(float((draws**2).mean()) - prior.scale_of(SITE) ** 2) < 5 * float((draws**2).std()) / np.sqrt(100_000)
+    draw = jax.jit(lambda key: prior.distribution(SITE).sample(key, (100_000,)))
+    square = np.asarray(draw(jax.random.key(0)), np.float64) ** 2
+    assert abs(square.mean() - prior.scale_of(SITE) ** 2) < 5 * square.std() / np.sqrt(100_000)
 
 
 def test_scale_mixture_in_a_network():
     model = models.mlp((4,), prior=models.ScaleMixture(0.5, 1.0, 0.1))
-    trace = handlers.trace(handlers.seed(model, 0)).get_trace(X)
+    trace = traced(model, X)
     assert trace["hidden0.weight"]["value"].shape == (3, 4)
-    assert trace["hidden0.weight"]["fn"].log_prob(trace["hidden0.weight"]["value"]).shape == ()
+    weight = trace["hidden0.weight"]["fn"]
+    assert jax.eval_shape(weight.log_prob, np.zeros((3, 4), np.float32)).shape == ()
 
 
 def test_flat_prior_gives_the_maximum_likelihood_as_map(conjugate):
@@ -60,12 +62,12 @@ def test_flat_biases_beside_normal_weights():
     model = models.mlp((4,), prior={"weight": 1.0, "bias": models.Flat()})
     posterior = inference.run(model, X, np.sin(X[:, 0]), method="svi", steps=20, draws=5, progress=False)
     assert posterior.draws["hidden0.bias"].shape == (1, 5, 4)
-    assert np.isinf(model.prior_scales(X)["hidden0.bias"]).all()
+    assert np.isinf(jax.jit(model.prior_scales)(X)["hidden0.bias"]).all()
 
 
 def test_hierarchical_prior_has_one_scale_per_layer_and_the_weights_themselves():
     model = models.mlp((4,), "tanh", models.Hierarchical(dist.HalfCauchy(1.0)), models.Gaussian(scale=0.5))
-    trace = handlers.trace(handlers.seed(model, 0)).get_trace(X)
+    trace = traced(model, X)
     kinds = {name: site["type"] for name, site in trace.items() if "." in name}
     assert kinds == {
         "hidden0.scale": "sample", "hidden0.weight.standard": "sample", "hidden0.weight": "deterministic",
@@ -111,10 +113,10 @@ def test_hierarchical_posterior_of_a_linear_model_against_quadrature():
 def test_hierarchical_rules_by_kind_share_one_scale():
     shared = models.Hierarchical()
     model = models.mlp((4,), prior={"weight": shared, "bias": shared})
-    trace = handlers.trace(handlers.seed(model, 0)).get_trace(X)
+    trace = traced(model, X)
     assert sum(name.endswith(".scale") for name in trace) == 2
     only_weights = models.mlp((4,), prior={"weight": shared, "bias": 1.0})
-    trace = handlers.trace(handlers.seed(only_weights, 0)).get_trace(X)
+    trace = traced(only_weights, X)
     assert trace["hidden0.bias"]["type"] == "sample"
     assert "hidden0.bias.standard" not in trace
 
@@ -122,7 +124,7 @@ def test_hierarchical_rules_by_kind_share_one_scale():
 def test_different_hierarchical_rules_in_one_layer():
     prior = {"weight": models.Hierarchical(fan_in=True), "bias": models.Hierarchical(dist.HalfCauchy(1.0))}
     model = models.mlp((4,), prior=prior)
-    trace = handlers.trace(handlers.seed(model, 0)).get_trace(X)
+    trace = traced(model, X)
     assert {name for name in trace if name.endswith("scale")} == {
         "hidden0.weight.scale", "hidden0.bias.scale", "output.weight.scale", "output.bias.scale"
     }  # fmt: skip
@@ -168,20 +170,20 @@ def test_hierarchical_marginal_scale():
 )
 def test_scale_in_unconstrained_coordinates(distribution, expected):
     # 20,000 draws: a relative error of a few times 1/sqrt(2 * 20000), more for heavy tails of the logarithm
-    assert unconstrained_scale(distribution) == pytest.approx(expected, rel=0.03)
+    assert jax.jit(lambda: unconstrained_scale(distribution))() == pytest.approx(expected, rel=0.03)
 
 
 def test_every_site_of_a_network_knows_its_scale():
     model = models.mlp(
         (4,), prior={"default": models.Normal(2.0, fan_in=True), "output": models.ScaleMixture(0.5, 1.0, 0.1)}
     )
-    scales = model.prior_scales(X)
+    scales = jax.jit(model.prior_scales)(X)
     assert set(scales) == {"hidden0.weight", "hidden0.bias", "output.weight", "output.bias", "noise"}
     np.testing.assert_allclose(scales["hidden0.weight"], np.full((3, 4), 2 / np.sqrt(3)), rtol=1e-6)
     np.testing.assert_allclose(scales["hidden0.bias"], 2.0)
     np.testing.assert_allclose(scales["output.weight"], np.full((4, 1), np.sqrt(0.505)), rtol=1e-5)
     assert scales["noise"].shape == ()
-    hierarchical = models.mlp((4,), prior=models.Hierarchical()).prior_scales(X)
+    hierarchical = jax.jit(models.mlp((4,), prior=models.Hierarchical()).prior_scales)(X)
     np.testing.assert_allclose(hierarchical["hidden0.weight.standard"], 1.0)
     assert hierarchical["hidden0.scale"] == pytest.approx(np.pi / (2 * np.sqrt(2)), rel=0.03)
 
