@@ -199,11 +199,11 @@ def _factors(generator, chains, draws, quantities, factors, correlation):
     return paths @ (loadings / np.linalg.norm(loadings, axis=0))
 
 
-@pytest.mark.parametrize(("quantities", "repetitions"), [(1, 100), (50, 12), (450, 3)])
+@pytest.mark.parametrize(("quantities", "repetitions"), [(1, 100), (50, 12), (450, 4)])
 def test_stationary_chains_are_called_apart_in_5_percent_of_cases_at_most(quantities, repetitions):
     """With an ESS of 600 in all, at which a fixed threshold of 1.01 fails one of them in eight, and all of 450.
 
-    A rule that forgets how many quantities there are fails all three cases of 450, where two are allowed.
+    A rule that forgets how many quantities there are fails three of the four cases of 450, where two are allowed.
     """
     generator = np.random.default_rng(quantities)
     alarms, fixed = 0, 0
