@@ -3,6 +3,7 @@
 from models.architectures.equinox_modules import from_equinox
 from models.architectures.flax_modules import from_flax
 from models.architectures.images import lenet, resnet20_frn
+from models.architectures.lifted import module_weights
 from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
@@ -42,6 +43,7 @@ __all__ = [
     "linear",
     "logistic",
     "mlp",
+    "module_weights",
     "numbers_of",
     "resnet20_frn",
     "restored_model",

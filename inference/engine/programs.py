@@ -28,6 +28,7 @@ __all__ = [
     "emission",
     "empty_buffers",
     "find_start",
+    "placed",
     "shapes",
 ]
 
@@ -41,6 +42,13 @@ def find_start(
 ) -> tuple[Position, jax.Array]:
     """A random position, and whether its density and gradient are finite."""
     return target.start(key, data, how, held)
+
+
+@in_a_hurry(static_argnames=("target",))
+def placed(target: Target, data: Data, position: Position, sites: dict[str, jax.Array]) -> tuple[Position, jax.Array]:
+    """A position with some sites at the values `sites`, and its log density."""
+    moved = position | target.unconstrain({**target.constrain(position, data), **sites}, data, tuple(sites))
+    return moved, target.log_density(moved, data)
 
 
 @in_a_hurry(static_argnames=("kernel", "target"))

@@ -49,7 +49,7 @@ class Posterior:
         probes: for a network, inputs at which its functions are judged, in, between and outside its data; else empty.
         deterministic: the names of the sites that follow from the others.
         cost: seconds, gradients and memory.
-        start: how the chains started: "ensemble", "map", "random" or "prior".
+        start: how the chains started: "ensemble", "map", "random", "prior", or "given" by the user.
         ended: why the run ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C; "unfinished",
             it has not, or a crash has ended it.
         stopped: the chains that stopped before their end, by number, and why; their draws are left out.

@@ -23,6 +23,7 @@ from inference.optimisation.optimiser import Optimisation
 from inference.results.function_space import probes
 from inference.results.posterior import Posterior
 from inference.results.running_averages import Average, Averages
+from inference.runs.given_starts import sites_of
 from inference.runs.side_by_side import best, fit_together, restarts
 from inference.runs.starts import Starts, find_starts, fits
 from inference.runs.stopping import stop_of
@@ -49,6 +50,7 @@ class Plan:
         keeping: what is kept of the draws.
         settings: the kernel's settings for all chains; for the pilot, if there is one.
         notes: what a user should know before the run begins.
+        given: the values of sites from which the chains are to start, (chain, *site); None finds starts.
     """
 
     model: Callable[..., Any]
@@ -60,6 +62,7 @@ class Plan:
     keeping: Keeping
     settings: Any
     notes: tuple[str, ...] = ()
+    given: dict[str, np.ndarray] | None = None
 
     @property
     def key(self) -> jax.Array:
@@ -98,6 +101,7 @@ def plan(
     temperature: float,
     tempering: str,
     predict_at: Any,
+    start: Any = None,
 ) -> Plan:
     """Bind a model to its arguments and check what can be checked before anything compiles."""
     positive_number("temperature", temperature)
@@ -110,7 +114,9 @@ def plan(
         keeping = _keeping(model, method, bound.data, predict_at)
         notes = bound.notes + method.notes(bound.target, bound.data)
         settings = method.settings(bound.target, bound.data)
-        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes)
+        every = max(method.chains, fits(method))
+        given = None if start is None else sites_of(start, bound.target, bound.data, every)
+        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes, given)
 
 
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
@@ -120,7 +126,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         tell(note)
     enable_compilation_cache()
     starts = find_starts(
-        method, bound.target, bound.data, jax.random.fold_in(plan.key, Stream.STARTS), progress, ledger
+        method, bound.target, bound.data, jax.random.fold_in(plan.key, Stream.STARTS), progress, ledger, plan.given
     )
     if fits(method) > 1:
         return _best(plan, starts, ledger("chains"), progress)

@@ -56,7 +56,7 @@ def execute_in(
         ValueError: if the directory already holds a run; the message says what differs between it and this one.
     """
     folder = RunDirectory(directory, every)
-    arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1]))
+    arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1], *_given(planned)))
     asked = _asked(planned, arguments, arrays)
     with _until_full(directory), folder:
         if folder.exists():
@@ -159,7 +159,8 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     )
     return planned.posterior(
         draws, scalars, curves, [end[2] for end in ends if end[2] is not None], cost=cost,
-        start=start_of(planned.method, planned.model), ended=chains.manifest["ended"] or "unfinished",
+        start="given" if planned.given is not None else start_of(planned.method, planned.model),
+        ended=chains.manifest["ended"] or "unfinished",
         stopped={} if isinstance(driven, Together) else chains.stopped, guide=guide, concerns=concerns,
         notes=planned.notes + failed_restarts(planned.method, guide),
     )  # fmt: skip
@@ -199,12 +200,15 @@ def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[P
     restored = restored_model(asked["model"], model, folder.path)
     try:
         *args, predict_at = folder.arguments(asked)
+        start = None
+        if asked.get("start") == "given":  # then it is the last argument
+            *args, predict_at, start = *args, predict_at
         method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
         seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(int(word) for word in asked["seed"])
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{folder.path} can't be read, or it is damaged: {error}") from error
-    planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at)
-    return planned, _asked(planned, *described((*args, predict_at)))
+    planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at, start)
+    return planned, _asked(planned, *described((*args, predict_at, *_given(planned))))
 
 
 def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, Any]:
@@ -217,9 +221,15 @@ def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, 
         "temperature": planned.temperature,
         "tempering": planned.tempering,
         "arguments": arguments,
+        **({} if planned.given is None else {"start": "given"}),
         **surroundings(arrays),
     }
     return json.loads(json.dumps(asked))
+
+
+def _given(planned: Plan) -> tuple[Any, ...]:
+    """The weights that the chains start from, as one more argument of the run; nothing if there are none."""
+    return () if planned.given is None else (planned.given,)
 
 
 def _plain(args: tuple[Any, ...]) -> tuple[Any, ...]:

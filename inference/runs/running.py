@@ -14,6 +14,7 @@ from inference.host.seeds import plain_seed
 from inference.methods import Method
 from inference.results.posterior import Posterior
 from inference.runs.execution import execute, plan
+from inference.runs.given_starts import is_given
 from inference.runs.resuming import execute_in
 from models.validation import positive_number
 
@@ -31,6 +32,7 @@ def run(
     progress: bool = True,
     predict_at: Any = None,
     save_every: float = 10.0,
+    start: Any = None,
     **options: Any,
 ) -> Posterior:
     """Infer the posterior of a model given data.
@@ -50,6 +52,10 @@ def run(
             (`Posterior.averages`), whatever it keeps of the draws.
         save_every: seconds between two saves into the directory, which is what a crash may lose; where saving takes
             long the pause is longer, up to a minute, so that saving costs 2 % of the time.
+        start: weights that you have, for the chains of any method to start from: a mapping from sites to arrays, each
+            shaped like the site or with one for every chain; a `Posterior`, of which each chain takes a draw; or a
+            trained flax or equinox module, if the model was lifted from one like it. A name such as "map" or "prior" is
+            the method's own option `start`.
         options: the method's options, in place of a record: `method="nuts", chains=2`.
 
     Returns:
@@ -60,9 +66,10 @@ def run(
         ValueError: for a wrong value, before anything compiles; later, if no start with a finite density is found.
         OSError: if the directory is in use, or its disk is full; what was saved before is intact.
     """
-    chosen = chosen_method(method, options)
+    given = start if is_given(start) else None
+    chosen = chosen_method(method, options if start is None or given is not None else {"start": start, **options})
     positive_number("save_every", save_every)
-    planned = plan(model, args, chosen, plain_seed(seed), temperature, tempering, predict_at)
+    planned = plan(model, args, chosen, plain_seed(seed), temperature, tempering, predict_at, given)
     if directory is None:
         return execute(planned, lambda stage: Ledger(), progress)
     return execute_in(directory, planned, args, predict_at, progress, save_every)

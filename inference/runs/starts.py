@@ -42,7 +42,7 @@ class Starts(NamedTuple):
 
     Attributes:
         positions: one per chain.
-        how: one of `inference.methods.STARTS`.
+        how: one of `inference.methods.STARTS`, or "given".
         cost: what finding them took.
     """
 
@@ -58,15 +58,28 @@ def find_starts(
     key: jax.Array,
     progress: bool,
     ledger: Callable[[str], Ledger],
+    given: dict[str, np.ndarray] | None = None,
 ) -> Starts:
     """A start for each chain, or each fit, of a method; a start does not depend on how many others there are.
 
+    Args:
+        method: the method to start.
+        target: the log density.
+        data: its data.
+        key: the key of all starts.
+        progress: show bars, or lines where there is no terminal.
+        ledger: gives the ledger of the stage that trains starts.
+        given: values of sites in every chain, (chain, *site), from which chains are to start; see
+            `inference.runs.given_starts`.
+
     Raises:
-        ValueError: if no random point has a finite density.
+        ValueError: if no random point, or not the given one, has a finite density.
         KeyboardInterrupt: if Ctrl-C stops the search.
     """
     how = start_of(method, target.model)
     random_key, train_key = jax.random.split(key)
+    if given is not None:
+        return _at_given(method, target, data, random_key, given)
     if how in ("random", "prior"):
         return _at_random(method, target, data, random_key, how)
     rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
@@ -126,6 +139,24 @@ class _Trainer(Ensemble):
 def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
     """The sites of a network that its outputs don't depend on: the noise."""
     return tuple(sorted(set(target.position(data)) - set(model.weights(np.asarray(data.arrays[0][:1])))))
+
+
+def _at_given(method: Method, target: Target, data: Data, key: jax.Array, given: dict[str, np.ndarray]) -> Starts:
+    """Each chain at the given values; sites that are not given start at the median of their prior."""
+    others = tuple(sorted(set(target.position(data)) - set(given)))
+    first = _at_random(method, target, data, key, "random", others)
+    positions = []
+    with tracing(method.precision):
+        for i, position in enumerate(first.positions):
+            sites = {name: values[i].astype(method.precision) for name, values in given.items()}
+            position, density = programs.placed(target, data, position, sites)
+            if not np.isfinite(density):
+                raise ValueError(
+                    f"start: the log density is {density} at the given weights of chain {i}; they may be outside the "
+                    "support of a prior, or too large for these data"
+                )
+            positions.append(position)
+    return Starts(positions, "given", first.cost)
 
 
 def _at_random(

@@ -42,7 +42,7 @@ from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
 from inference.target.trees import standard_normal
-from inference.target.unstable import at_position, constrained, jacobian_sites, log_probs
+from inference.target.unstable import at_position, constrained, jacobian_sites, log_probs, unconstrained
 from models.distributions import innermost
 
 __all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper"]
@@ -182,6 +182,12 @@ class Target:
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
         return constrained(self.model, self.arguments.fill(data.arrays), position)
+
+    def unconstrain(self, sites: dict[str, jax.Array], data: Data, names: tuple[str, ...]) -> Position:
+        """The unconstrained coordinates of the latent sites `names` at the values in `sites`."""
+        latent = {name: sites[name] for name in self.position(data)}
+        position = unconstrained(self.model, self.arguments.fill(data.arrays), latent)
+        return {name: position[name] for name in names}
 
     def position(self, data: Data) -> Position:
         """The shapes of a position; nothing is computed."""

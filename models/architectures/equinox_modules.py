@@ -63,6 +63,15 @@ class EquinoxModule:
         module = jax.tree.unflatten(self.structure, leaves)
         return rows_of_outputs(jax.vmap(module)(x), x, outputs, self.name)
 
+    def values_of(self, module: Any) -> dict[tuple[Any, ...], np.ndarray] | None:
+        """The arrays of another module by their paths; None if it is not equinox's."""
+        import equinox as eqx
+
+        if not isinstance(module, eqx.Module):
+            return None
+        with_paths = jax.tree.leaves_with_path(module)
+        return {tuple(map(_step, path)): np.asarray(leaf) for path, leaf in with_paths if eqx.is_inexact_array(leaf)}
+
     def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
         """`x` in `precision`; the module itself says whether it fits."""
         return inputs(x, precision)
@@ -104,7 +113,7 @@ def from_equinox(
     tables = {id(part.weight) for part in parts if isinstance(part, eqx.nn.Embedding)}
     leaves: list[Any] = []
     with_paths, structure = jax.tree.flatten_with_path(module)
-    values = {tuple(_step(step) for step in path): leaf for path, leaf in with_paths}
+    values = {tuple(map(_step, path)): leaf for path, leaf in with_paths}
     for path, leaf in values.items():
         if eqx.is_inexact_array(leaf):
             leaves.append(Parameter(path, np.asarray(leaf), 1 if id(leaf) in tables else _fan_in(path, values)))

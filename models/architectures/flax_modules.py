@@ -77,6 +77,14 @@ class FlaxModule:
             _announcing(".".join(map(str, path)) or "module", part)
         return rows_of_outputs(module(x), x, outputs, self.name)
 
+    def values_of(self, module: Any) -> dict[tuple[Any, ...], np.ndarray] | None:
+        """The parameters of another module by their paths; None if it is not flax's."""
+        from flax import nnx
+
+        if not isinstance(module, nnx.Module):
+            return None
+        return {path: np.asarray(value[...]) for path, value in nnx.to_flat_state(nnx.state(module, nnx.Param))}
+
     def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
         """`x` in `precision`, tokens within the table of embeddings; else the module itself says whether it fits."""
         batch = inputs(x, precision)

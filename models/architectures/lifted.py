@@ -20,7 +20,17 @@ from models.layers import Batch
 from models.priors import Prior, Site
 from models.validation import in_precision
 
-__all__ = ["Constant", "Parameter", "as_arrays", "check_names", "code_of", "inputs", "rows_of_outputs", "sampled"]
+__all__ = [
+    "Constant",
+    "Parameter",
+    "as_arrays",
+    "check_names",
+    "code_of",
+    "inputs",
+    "module_weights",
+    "rows_of_outputs",
+    "sampled",
+]
 
 _WEIGHTS = ("kernel", "embedding")  # flax's names for what is called a weight here
 
@@ -81,6 +91,25 @@ def sampled(parameters: Iterable[Parameter], prior: Prior) -> dict[tuple[Any, ..
             layers[site.layer] = prior.for_layer(site.layer)
         values[parameter.path] = layers[site.layer].sample(site, parameter.shape)
     return values
+
+
+def module_weights(architecture: Any, module: Any) -> dict[str, np.ndarray] | None:
+    """The values of a module's parameters by their sites, if `architecture` was lifted from one like it; else None.
+
+    Raises:
+        ValueError: if the module has other parameters than the one that was lifted.
+    """
+    values = architecture.values_of(module) if hasattr(architecture, "values_of") else None
+    if values is None:
+        return None
+    for parameter in architecture.parameters:
+        shape = np.shape(values.get(parameter.path))
+        if parameter.path not in values or shape != parameter.shape:
+            raise ValueError(
+                f"start is a {type(module).__name__} whose '{parameter.site.name}' has shape {shape}, and the network "
+                f"was lifted from one where it has {parameter.shape}"
+            )
+    return {parameter.site.name: np.asarray(values[parameter.path]) for parameter in architecture.parameters}
 
 
 def rows_of_outputs(outputs: Array, x: Batch, wanted: int, name: str) -> Array:
