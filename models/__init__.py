@@ -8,6 +8,7 @@ from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.hierarchies import Hierarchical
+from models.input_covariances import EmpCov
 from models.layers import apply, dense
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, StudentTNoise
 from models.networks import Network
@@ -19,6 +20,7 @@ from models.rules import Rules
 __all__ = [
     "Bernoulli",
     "Categorical",
+    "EmpCov",
     "Flat",
     "Gaussian",
     "HeteroscedasticGaussian",

@@ -21,6 +21,7 @@ from models.architectures.perceptrons import Perceptron
 from models.architectures.sequences import CNNLSTM
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.hierarchies import Hierarchical
+from models.input_covariances import Covariance, EmpCov
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, StudentTNoise
 from models.networks import Network
 from models.priors import Flat, Normal, ScaleMixture, Univariate
@@ -29,7 +30,7 @@ from models.rules import Rules
 __all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 
 _ARCHITECTURES = (Network, Perceptron, LeNet, ResNet, CNNLSTM)
-_PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules)
+_PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules, EmpCov)
 _LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
 _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTURES, *_PRIORS, *_LIKELIHOODS)}
 
@@ -52,6 +53,8 @@ def to_recipe(value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Covariance):
+        return {"covariance": value.matrix.tolist()}
     if isinstance(value, FlaxModule | EquinoxModule):
         return {"function": value.name, "code": value.fingerprint}
     if callable(value):
@@ -92,6 +95,8 @@ def from_recipe(recipe: Any) -> Any:
         arguments = dict(recipe)
         if "function" in arguments:
             raise ValueError(f"the recipe needs your own function '{arguments['function']}', which it can't make")
+        if "covariance" in arguments and len(arguments) == 1:
+            return Covariance(arguments["covariance"])
         name = arguments.pop("record", None)
         if name not in _RECORDS:
             raise ValueError(f"a recipe must name one of {', '.join(_RECORDS)}, got {name!r}")
