@@ -7,6 +7,7 @@ from models.architectures.lifted import module_weights
 from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
+from models.fixed_weights import PartlyFixed, chosen_sites, partly_fixed
 from models.hierarchies import Hierarchical
 from models.input_covariances import EmpCov
 from models.layers import apply, dense
@@ -29,12 +30,14 @@ __all__ = [
     "Network",
     "NoisyLogits",
     "Normal",
+    "PartlyFixed",
     "Prior",
     "Rules",
     "ScaleMixture",
     "StudentTNoise",
     "Univariate",
     "apply",
+    "chosen_sites",
     "cnn_lstm",
     "dense",
     "from_equinox",
@@ -47,6 +50,7 @@ __all__ = [
     "mlp",
     "module_weights",
     "numbers_of",
+    "partly_fixed",
     "resnet20_frn",
     "restored_model",
     "to_recipe",

@@ -90,14 +90,21 @@ class Network:
         if inputs.ndim == 0 or len(inputs) == 0:
             raise ValueError(f"x must have at least one row, got shape {inputs.shape}")
         inputs = self.architecture.prepared(inputs, precision)
-        self.prior.check(self.sites(inputs))
+        self.prior.check(self._recorded(inputs).sites())
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs), precision))
 
     def sites(self, x: np.ndarray) -> tuple[Site, ...]:
-        """The weights and biases that a prior is asked for, for inputs shaped like `x`; nothing is computed."""
+        """The weights and biases that the prior samples, for inputs shaped like `x`; nothing is computed."""
+        return tuple(site for site in self._recorded(x).sites() if self.prior.samples(site))
+
+    def shapes(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
+        """The shapes of all weights and biases by name, fixed ones among them; nothing is computed."""
+        return {site.name: shape for site, shape in self._recorded(x).asked}
+
+    def _recorded(self, x: np.ndarray) -> _Recorder:
         recorder = _Recorder()
         jax.eval_shape(lambda x: self.architecture(x, self.likelihood.heads, recorder), x[:1])
-        return tuple(recorder.sites)
+        return recorder
 
     def weights(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
         """The sites that the outputs depend on, with their shapes, for inputs shaped like `x`; nothing is computed."""
@@ -140,8 +147,11 @@ class _Recorder(Prior):
     """Stands in for a prior, and records which sites it is asked for."""
 
     def __init__(self) -> None:
-        self.sites: list[Site] = []
+        self.asked: list[tuple[Site, tuple[int, ...]]] = []
+
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(site for site, _ in self.asked)
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        self.sites.append(site)
+        self.asked.append((site, shape))
         return jnp.zeros(shape)

@@ -69,6 +69,10 @@ class Prior:
         where = {"start_scale": 1 / math.sqrt(site.fan_in), "start_mean": site.start}
         return numpyro.sample(site.name, weights, infer=where)
 
+    def samples(self, site: Site) -> bool:
+        """Whether `site` is sampled; a weight that is fixed is not."""
+        return True
+
     def for_layer(self, layer: str, label: str = "") -> Prior:
         """The prior of `layer`; a layer asks once, before it samples its sites. `label` tells several priors apart."""
         return self

@@ -20,6 +20,7 @@ from models.architectures.images import LeNet, ResNet
 from models.architectures.perceptrons import Perceptron
 from models.architectures.sequences import CNNLSTM
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
+from models.fixed_weights import PartlyFixed, Weights
 from models.hierarchies import Hierarchical
 from models.input_covariances import Covariance, EmpCov
 from models.likelihoods import Gaussian, HeteroscedasticGaussian, StudentTNoise
@@ -30,7 +31,7 @@ from models.rules import Rules
 __all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 
 _ARCHITECTURES = (Network, Perceptron, LeNet, ResNet, CNNLSTM)
-_PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules, EmpCov)
+_PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules, EmpCov, PartlyFixed)
 _LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
 _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTURES, *_PRIORS, *_LIKELIHOODS)}
 
@@ -55,6 +56,8 @@ def to_recipe(value: Any) -> Any:
         return value
     if isinstance(value, Covariance):
         return {"covariance": value.matrix.tolist()}
+    if isinstance(value, Weights):
+        return {"weights": value.to_json()}
     if isinstance(value, FlaxModule | EquinoxModule):
         return {"function": value.name, "code": value.fingerprint}
     if callable(value):
@@ -97,6 +100,8 @@ def from_recipe(recipe: Any) -> Any:
             raise ValueError(f"the recipe needs your own function '{arguments['function']}', which it can't make")
         if "covariance" in arguments and len(arguments) == 1:
             return Covariance(arguments["covariance"])
+        if "weights" in arguments and len(arguments) == 1:
+            return Weights.from_json(arguments["weights"])
         name = arguments.pop("record", None)
         if name not in _RECORDS:
             raise ValueError(f"a recipe must name one of {', '.join(_RECORDS)}, got {name!r}")

@@ -70,6 +70,8 @@ class Alignment:
         if count < min(draws, _LEAST_DRAWS):
             return None
         names = [name for layer in _layers(perceptron) for name in (f"{layer}.weight", f"{layer}.bias")]
+        if not all(name in posterior.draws for name in names):  # some are fixed, so units can't trade places
+            return None
         odd = is_odd(perceptron.activation)
 
         def draw_at(place: tuple[int, ...]) -> Weights:

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 from numpyro import handlers
 
 from inference import Posterior
-from models import Network
+from models import Network, PartlyFixed
 
 __all__ = ["Layer", "layers"]
 
@@ -22,8 +22,8 @@ class Layer(NamedTuple):
         name: the site's name.
         shape: its shape in words, such as "10 x 50", or "scalar".
         size: how many numbers it holds.
-        prior: its prior in words, such as "Normal(0, 0.316)"; empty for a model that is not a network, which can't be
-            run without its data.
+        prior: its prior in words, such as "Normal(0, 0.316)", or "fixed"; empty for a model that is not a network,
+            which can't be run without its data.
     """
 
     name: str
@@ -33,19 +33,20 @@ class Layer(NamedTuple):
 
 
 def layers(posterior: Posterior) -> tuple[Layer, ...]:
-    """The latent sites of a posterior, in the order in which the model draws them."""
+    """The latent sites of a posterior, in the order in which the model draws them; then weights that are fixed."""
     latent = {name: values for name, values in posterior.draws.items() if name not in posterior.deterministic}
     priors = _priors(posterior, latent)
     names = [*(name for name in priors if name in latent), *(name for name in latent if name not in priors)]
-    return tuple(
-        Layer(
-            name,
-            " x ".join(map(str, latent[name].shape[2:])) or "scalar",
-            int(latent[name][0, 0].size),
-            _spelled(priors[name]) if name in priors else "",
-        )
-        for name in names
+    prior = getattr(posterior.model, "prior", None)
+    fixed = prior.weights.arrays if isinstance(prior, PartlyFixed) else {}
+    return (
+        *(_layer(name, latent[name][0, 0], _spelled(priors[name]) if name in priors else "") for name in names),
+        *(_layer(name, value, "fixed") for name, value in fixed.items()),
     )
+
+
+def _layer(name: str, value: np.ndarray, prior: str) -> Layer:
+    return Layer(name, " x ".join(map(str, value.shape)) or "scalar", int(value.size), prior)
 
 
 def _priors(posterior: Posterior, latent: dict[str, np.ndarray]) -> dict[str, Any]:

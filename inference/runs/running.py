@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from inference.methods import Method
 from inference.results.posterior import Posterior
 from inference.runs.execution import execute, plan
 from inference.runs.given_starts import is_given
+from inference.runs.partly_stochastic import partly_stochastic
 from inference.runs.resuming import execute_in
 from models.validation import positive_number
 
@@ -33,6 +35,8 @@ def run(
     predict_at: Any = None,
     save_every: float = 10.0,
     start: Any = None,
+    stochastic: Any = None,
+    weights: Any = None,
     **options: Any,
 ) -> Posterior:
     """Infer the posterior of a model given data.
@@ -56,6 +60,10 @@ def run(
             shaped like the site or with one for every chain; a `Posterior`, of which each chain takes a draw; or a
             trained flax or equinox module, if the model was lifted from one like it. A name such as "map" or "prior" is
             the method's own option `start`.
+        stochastic: for a network, the part of it that is unknown: a layer such as "output", a kind such as "bias", a
+            site, or a list of these. All other weights are fixed at `weights`, and stored once. None infers all.
+        weights: what the weights that are not stochastic are fixed at: a mapping from sites to arrays, a posterior of
+            one draw, or a module like the one that the network was lifted from; None fits the whole network by MAP.
         options: the method's options, in place of a record: `method="nuts", chains=2`.
 
     Returns:
@@ -69,7 +77,16 @@ def run(
     given = start if is_given(start) else None
     chosen = chosen_method(method, options if start is None or given is not None else {"start": start, **options})
     positive_number("save_every", save_every)
+    fitting = None
+    if stochastic is not None:
+        model, fitting = partly_stochastic(
+            model, args, stochastic, weights, chosen.precision, plain_seed(seed), progress
+        )
+    elif weights is not None:
+        raise ValueError("weights are those that are not stochastic; say which are, stochastic='output' for instance")
     planned = plan(model, args, chosen, plain_seed(seed), temperature, tempering, predict_at, given)
     if directory is None:
-        return execute(planned, lambda stage: Ledger(), progress)
-    return execute_in(directory, planned, args, predict_at, progress, save_every)
+        posterior = execute(planned, lambda stage: Ledger(), progress)
+    else:
+        posterior = execute_in(directory, planned, args, predict_at, progress, save_every)
+    return posterior if fitting is None else replace(posterior, cost=fitting + posterior.cost)

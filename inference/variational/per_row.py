@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from inference.target.density import Data, Position, Target
 from inference.target.trees import standard_normal
 from inference.target.unstable import trace_level
+from models import PartlyFixed
 from models.effects import Messenger
 from models.layers import LinearMap
 
@@ -120,7 +121,7 @@ class Layer(NamedTuple):
 
 
 def layers_of(target: Target, data: Data) -> dict[str, Layer]:
-    """A model's layers by name."""
+    """A model's layers by name, without those whose weights are fixed."""
     found: dict[str, Layer] = {}
 
     class Recorder(Messenger):
@@ -142,7 +143,9 @@ def layers_of(target: Target, data: Data) -> dict[str, Layer]:
             target.trace(jax.random.key(0), data, "random")
 
     jax.eval_shape(trace, data)
-    return found
+    prior = getattr(target.model, "prior", None)
+    fixed = prior.weights.arrays if isinstance(prior, PartlyFixed) else {}
+    return {name: layer for name, layer in found.items() if not all(site in fixed for site in layer.sites)}
 
 
 def check_layers(what: str, target: Target, data: Data, instead: str = "") -> None:
@@ -162,7 +165,7 @@ def check_layers(what: str, target: Target, data: Data, instead: str = "") -> No
         if not all(site in sites for site in layer.sites):
             raise ValueError(
                 f"{what} needs weights that are sites of their own; those of '{name}' are made of others, as under a "
-                "hierarchical prior, for which guide='gaussian' with estimator='weights' is right"
+                "hierarchical prior, or fixed in part, for which guide='gaussian' with estimator='weights' is right"
             )
         if instead and not layer.once:
             raise ValueError(

@@ -10,7 +10,7 @@ import pytest
 
 from inference import catalogue
 from inference.methods import Method
-from inference.runs import folds, running
+from inference.runs import folds, running, starts
 from inference.sweeps import sweeping
 
 __all__ = ["shortened"]
@@ -31,4 +31,5 @@ def shortened() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (running, folds, sweeping):
             patch.setattr(module, "chosen_method", chosen_method)
+        patch.setattr(starts, "_STEPS", FEW["steps"])
         yield
