@@ -1,4 +1,4 @@
-"""The process a run lives in: compiling and tracing, memory and cores, seeds, signals, the lazy import of ArviZ.
+"""The process a run lives in: compiling and tracing, memory and cores, seeds, signals, the two worlds of ArviZ.
 
 Knows nothing of models or methods; every other room may import it.
 """
