@@ -72,9 +72,10 @@ reproduce: $(READY)
 
 # The environment is made anew when what it should hold, or the version of Python, has changed.
 $(READY): requirements.lock requirements-3.12.lock pyproject.toml
-	@$(if $(filter $(TESTED),$(VERSION)),echo "Python $(VERSION) ($(PYTHON)), packages of $(LOCK)",echo \
-		"Touchstone is tested with Python 3.11, 3.12 and 3.13; $(if $(PYTHON),'$(PYTHON)' is $(or $(VERSION),not a Python that \
-		runs),none of them is on PATH). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1)
+	@case " $(TESTED) " in \
+	*" $(or $(VERSION),none) "*) echo "Python $(VERSION) ($(PYTHON)), packages of $(LOCK)" ;; \
+	*) echo "Touchstone is tested with Python 3.11, 3.12 and 3.13. PYTHON is '$(PYTHON)', which is $(or $(VERSION),no Python that runs). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1 ;; \
+	esac
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --requirement $(LOCK)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
