@@ -31,7 +31,7 @@ class Weights:
     """
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self.arrays = {name: np.asarray(arrays[name]) for name in sorted(arrays)}
+        self.arrays = {name: _plain(arrays[name]) for name in sorted(arrays)}
         digest = hashlib.sha256()
         for name, array in self.arrays.items():
             digest.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
@@ -44,7 +44,8 @@ class Weights:
         return hash(self._digest)
 
     def __repr__(self) -> str:
-        return f"<{sum(array.size for array in self.arrays.values()):,} numbers of {', '.join(self.arrays)}>"
+        size = sum(array.size for array in self.arrays.values())
+        return f"<weights {self._digest.hex()[:8]}: {size:,} numbers of {', '.join(self.arrays)}>"
 
     def to_json(self) -> dict[str, Any]:
         """The arrays as text."""
@@ -61,10 +62,13 @@ class Weights:
             ValueError: if one of them is not an array of numbers of its shape.
         """
         arrays = {}
-        for name, (kind, shape, text) in described.items():
-            if np.dtype(kind).kind not in "fiu":
-                raise ValueError(f"the fixed weights '{name}' are not numbers, but {kind}")
-            arrays[name] = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(kind)).reshape(shape)
+        try:
+            for name, (kind, shape, text) in dict(described).items():
+                if kind not in ("<f4", "<f8"):
+                    raise ValueError(f"'{name}' is of the kind {kind}")
+                arrays[str(name)] = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(kind)).reshape(shape)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"fixed weights can't be read: {error}") from error
         return cls(arrays)
 
 
@@ -82,11 +86,16 @@ class PartlyFixed(Prior):
 
     def samples(self, site: Site) -> bool:
         """Whether `site` is sampled."""
-        return site.name not in self.weights.arrays
+        return site.name not in self.weights.arrays and self.prior.samples(site)
+
+    @property
+    def shapes_outputs(self) -> bool:
+        """Whether the prior of the other weights does."""
+        return self.prior.shapes_outputs
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
         """The fixed weights of a site, or a draw from the prior."""
-        if self.samples(site):
+        if site.name not in self.weights.arrays:
             return self.prior.sample(site, shape)
         return jnp.asarray(self.weights.arrays[site.name], jnp.result_type(float)).reshape(shape)
 
@@ -153,3 +162,9 @@ def partly_fixed(network: Network, x: np.ndarray, stochastic: Any, weights: Mapp
         PartlyFixed(network.prior, Weights({name: weights[name] for name in fixed})),
         network.likelihood,
     )
+
+
+def _plain(array: Any) -> np.ndarray:
+    """A copy, so that the user's own array can change, as floats that every machine reads."""
+    array = np.asarray(array)
+    return np.array(array, np.float64 if array.dtype == np.float64 else np.float32)

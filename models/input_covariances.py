@@ -6,15 +6,18 @@ of what they multiply, so that such weights are close to 0:
 
     w ~ N(0, alpha S + epsilon I)    for each unit,  S the covariance of the inputs
 
-With S = U diag(l) U' the weights are w = U diag(sqrt(alpha l + epsilon)) z with z ~ N(0, I). The site is z,
-"<layer>.weight.standard", in which the prior is white: HMC's coordinates are whitened in closed form. "<layer>.weight"
-holds the weights themselves, as a deterministic site.
+With S = U diag(l) U' the weights are w = U diag(sqrt(alpha l + epsilon)) U' z with z ~ N(0, I). This root is symmetric,
+so it does not depend on the signs that a library gives to U. The site is z, "<layer>.weight.standard", in which the
+prior is white: HMC's coordinates are whitened in closed form. "<layer>.weight" holds the weights themselves, as a
+deterministic site.
 
 Reference: https://arxiv.org/abs/2106.11905.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -26,36 +29,63 @@ import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
 from models.priors import Prior, Site
-from models.validation import finite_array, nonnegative_number, plain_numbers, positive_number
+from models.validation import finite_array, nonnegative_number, plain_numbers, positive_integer, positive_number
 
 __all__ = ["Covariance", "EmpCov"]
+
+_NUMBERS = 2**20  # inputs whose patches are looked at together
 
 
 class Covariance:
     """The covariance S of inputs, hashable and comparable by its values.
 
     Args:
-        matrix: S, symmetric.
+        matrix: S, symmetric, without negative eigenvalues.
+
+    Raises:
+        ValueError: if it is not that.
     """
 
     def __init__(self, matrix: Any) -> None:
-        self.matrix = np.asarray(matrix, np.float64)
-        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
+        self.matrix = np.array(matrix, np.float64)
+        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1] or not len(self.matrix):
             raise ValueError(f"a covariance must be a square matrix, got shape {self.matrix.shape}")
+        if not np.isfinite(self.matrix).all() or not np.allclose(self.matrix, self.matrix.T, rtol=1e-8, atol=0.0):
+            raise ValueError("a covariance must be symmetric and finite")
         values, self.directions = np.linalg.eigh(self.matrix)
+        if values.min() < -1e-8 * max(values.max(), 0.0):
+            raise ValueError(f"a covariance has no negative eigenvalues, this matrix has {values.min():.3g}")
         self.variances = np.maximum(values, 0.0)  # rounding may leave them just below 0
+        self._digest = hashlib.sha256(self.matrix.tobytes()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Covariance) and np.array_equal(self.matrix, other.matrix)
+        return isinstance(other, Covariance) and self._digest == other._digest
 
     def __hash__(self) -> int:
-        return hash(self.matrix.tobytes())
+        return hash(self._digest)
 
     def __len__(self) -> int:
         return len(self.matrix)
 
     def __repr__(self) -> str:
-        return f"<covariance of {len(self)} inputs>"
+        return f"<covariance {self._digest[:8]} of {len(self)} inputs>"
+
+    def to_json(self) -> list[Any]:
+        """The matrix as text."""
+        return [len(self), base64.b64encode(self.matrix.tobytes()).decode()]
+
+    @classmethod
+    def from_json(cls, described: Any) -> Covariance:
+        """The covariance that `to_json` described.
+
+        Raises:
+            ValueError: if it is not one.
+        """
+        try:
+            size, text = described
+            return cls(np.frombuffer(base64.b64decode(text, validate=True), np.float64).reshape(size, size))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"a covariance can't be read: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -94,31 +124,45 @@ class EmpCov(Prior):
             x: rows of inputs, (n, ...), flattened; for a convolution images, (n, height, width, channels).
             alpha: the factor of their covariance.
             epsilon: the variance in directions in which they never vary.
-            kernel: for a convolution, the side of its kernel: S is then the covariance of the patches that it sees.
+            kernel: for a convolution, the side of its kernel: S is then the covariance of all patches of that size in
+                the images, without those that padding would add.
         """
-        rows = finite_array("EmpCov: x", x).astype(np.float64)
+        images = finite_array("EmpCov: x", x)
         if kernel is not None:
-            if rows.ndim != 4:
-                raise ValueError(f"EmpCov: kernel needs images, (n, height, width, channels), got shape {rows.shape}")
-            windows = np.lib.stride_tricks.sliding_window_view(rows, (kernel, kernel), axis=(1, 2))
-            rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, kernel * kernel * rows.shape[-1])
-        rows = rows.reshape(len(rows), -1)
-        if len(rows) < 2:
+            positive_integer("EmpCov: kernel", kernel)
+            if images.ndim != 4 or min(images.shape[1:3]) < kernel:
+                raise ValueError(
+                    f"EmpCov: kernel={kernel} needs images at least as large, (n, height, width, channels), got shape "
+                    f"{images.shape}"
+                )
+        if len(images) < 2:
             raise ValueError("EmpCov: x must have at least two rows, or their covariance is not defined")
-        return cls(Covariance(np.cov(rows, rowvar=False).reshape(rows.shape[1], rows.shape[1])), alpha, epsilon)
+        count, total, square = 0, np.zeros(1), np.zeros((1, 1))
+        shift = _patches(images[:1], kernel).mean(axis=0)  # near the mean, so that sums of squares lose no digits
+        for block in np.array_split(images, -(-images.size // _NUMBERS)):
+            rows = _patches(block, kernel) - shift
+            count, total, square = count + len(rows), total + rows.sum(axis=0), square + rows.T @ rows
+        covariance = (square - np.outer(total, total) / count) / (count - 1)
+        return cls(Covariance((covariance + covariance.T) / 2), alpha, epsilon)
+
+    @property
+    def shapes_outputs(self) -> bool:
+        """True: the weights are made of white numbers with alpha and epsilon."""
+        return True
 
     def scale_of(self, site: Site) -> float:
         """The root mean square of the weights' standard deviations."""
         return math.sqrt(float(np.mean(self.alpha * self.covariance.variances + self.epsilon)))
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
-        """U diag(sqrt(alpha l + epsilon)) z, with z a site."""
+        """U diag(sqrt(alpha l + epsilon)) U' z, with z a site."""
         where = {"start_scale": 1 / math.sqrt(site.fan_in) / self._unit, "start_mean": site.start / self._unit}
         white = dist.Normal(0.0, 1.0).expand(shape).to_event(len(shape))
         standard = numpyro.sample(f"{site.name}.standard", white, infer=where)
         flat = standard.reshape(len(self.covariance), shape[-1])
         roots = jnp.sqrt(self.alpha * jnp.asarray(self.covariance.variances, flat.dtype) + self.epsilon)
-        weights = jnp.matmul(jnp.asarray(self.covariance.directions, flat.dtype), roots[:, None] * flat)
+        directions = jnp.asarray(self.covariance.directions, flat.dtype)
+        weights = jnp.matmul(directions, roots[:, None] * jnp.matmul(directions.T, flat))
         return numpyro.deterministic(site.name, weights.reshape(shape))
 
     @property
@@ -136,9 +180,22 @@ class EmpCov(Prior):
     def check(self, sites: tuple[Site, ...]) -> None:
         """Raise ValueError unless every site is the weight of a layer that sums over as many inputs as S has."""
         for site in sites:
+            if not site.inputs_first:
+                raise ValueError(
+                    f"EmpCov needs weights whose first axis is their inputs, and those of '{site.name}' come last, as "
+                    "in all of equinox; use a network of models, or of from_flax"
+                )
             if site.kind != "weight" or site.fan_in != len(self.covariance):
                 raise ValueError(
                     f"EmpCov has the covariance of {len(self.covariance)} inputs, and '{site.name}' sums over "
                     f"{site.fan_in}; it is a prior of the first layer's weights: "
                     'prior={"hidden0.weight": models.EmpCov.of(x), "default": ...}, with kernel=... for a convolution'
                 )
+
+
+def _patches(images: np.ndarray, kernel: int | None) -> Float[np.ndarray, "rows inputs"]:
+    """Rows of inputs: flattened, or all patches of images, in the order of a kernel's axes."""
+    if kernel is None:
+        return images.reshape(len(images), -1).astype(np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(images, (kernel, kernel), axis=(1, 2))
+    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, kernel * kernel * images.shape[-1]).astype(np.float64)

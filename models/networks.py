@@ -97,6 +97,19 @@ class Network:
         """The weights and biases that the prior samples, for inputs shaped like `x`; nothing is computed."""
         return tuple(site for site in self._recorded(x).sites() if self.prior.samples(site))
 
+    def last_layer(self, x: np.ndarray) -> str:
+        """The name of the layer that gives the outputs.
+
+        Raises:
+            ValueError: for a lifted network, which does not say in which order it uses its layers.
+        """
+        if hasattr(self.architecture, "values_of"):
+            raise ValueError(
+                "the last layer of a lifted network is not known; name the part that is to be inferred, such as "
+                "stochastic='output'"
+            )
+        return self.sites(x)[-1].layer
+
     def shapes(self, x: np.ndarray) -> dict[str, tuple[int, ...]]:
         """The shapes of all weights and biases by name, fixed ones among them; nothing is computed."""
         return {site.name: shape for site, shape in self._recorded(x).asked}

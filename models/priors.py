@@ -35,12 +35,14 @@ class Site:
         kind: "weight", "bias", or a normalisation's "gain", "offset" or "threshold".
         fan_in: how many inputs one unit of the layer sums over.
         start: around which value optimisers and samplers start.
+        inputs_first: whether the last axis of the weights is the layer's units, and the others its inputs.
     """
 
     layer: str
     kind: str
     fan_in: int
     start: float = 0.0
+    inputs_first: bool = True
 
     @property
     def name(self) -> str:
@@ -50,6 +52,11 @@ class Site:
 
 class Prior:
     """Base of all priors: says which distribution a weight has, and samples sites from it."""
+
+    @property
+    def shapes_outputs(self) -> bool:
+        """Whether outputs depend on the prior's numbers even where its sites are given, which weights are made of."""
+        return False
 
     def distribution(self, site: Site) -> dist.Distribution:
         """The univariate distribution of one weight of `site`."""

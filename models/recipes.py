@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ __all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 _ARCHITECTURES = (Network, Perceptron, LeNet, ResNet, CNNLSTM)
 _PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules, EmpCov, PartlyFixed)
 _LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
+_LONG = 2000  # characters of a recipe in a message
 _RECORDS: dict[str, Any] = {record.__name__: record for record in (*_ARCHITECTURES, *_PRIORS, *_LIKELIHOODS)}
 
 
@@ -55,7 +56,7 @@ def to_recipe(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Covariance):
-        return {"covariance": value.matrix.tolist()}
+        return {"covariance": value.to_json()}
     if isinstance(value, Weights):
         return {"weights": value.to_json()}
     if isinstance(value, FlaxModule | EquinoxModule):
@@ -99,7 +100,7 @@ def from_recipe(recipe: Any) -> Any:
         if "function" in arguments:
             raise ValueError(f"the recipe needs your own function '{arguments['function']}', which it can't make")
         if "covariance" in arguments and len(arguments) == 1:
-            return Covariance(arguments["covariance"])
+            return Covariance.from_json(arguments["covariance"])
         if "weights" in arguments and len(arguments) == 1:
             return Weights.from_json(arguments["weights"])
         name = arguments.pop("record", None)
@@ -118,12 +119,30 @@ def restored_model(recipe: Any, model: Any, where: Any) -> Any:
         ValueError: if `model` has another recipe, or is missing where `recipe` alone can't make it.
     """
     if model is not None:
-        if to_recipe(model) != recipe:
-            raise ValueError(f"model is not the one in {where}: that is {recipe}, got {to_recipe(model)}")
-        return model
+        own = to_recipe(model)
+        if own == recipe:
+            return model
+        fixed = _fixed_part(recipe)
+        if fixed is not None and own == {**recipe, "prior": recipe["prior"]["prior"]}:
+            return replace(model, prior=PartlyFixed(model.prior, fixed))  # of the same network, a part is stochastic
+        raise ValueError(f"model is not the one in {where}: that is {_short(recipe)}, got {_short(own)}")
     try:
         return from_recipe(recipe)
     except ValueError as error:
         raise ValueError(
             f"{where} holds draws of your own model; pass it: inference.load(path, model=...) ({error})"
         ) from error
+
+
+def _fixed_part(recipe: Any) -> Weights | None:
+    """The weights that are fixed in the network of a recipe; None if there are none."""
+    prior = recipe.get("prior") if isinstance(recipe, dict) else None
+    if not isinstance(prior, dict) or prior.get("record") != PartlyFixed.__name__:
+        return None
+    return Weights.from_json(prior["weights"]["weights"])
+
+
+def _short(recipe: Any) -> str:
+    """A recipe in words, without the numbers of arrays."""
+    text = repr(recipe)
+    return text if len(text) < _LONG else f"{text[:_LONG]}..."

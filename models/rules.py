@@ -30,6 +30,11 @@ class Rules(Prior):
 
     rules: tuple[tuple[str, Prior], ...]
 
+    @property
+    def shapes_outputs(self) -> bool:
+        """Whether one of the priors does."""
+        return any(prior.shapes_outputs for _, prior in self.rules)
+
     def _of(self, site: Site) -> Prior:
         priors = dict(self.rules)
         for key in (site.name, site.layer, site.kind, "default"):

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference import Cost, Method, Posterior
-from inference.host.arviz import groups_of
+from inference import METHODS, Cost, Method, Posterior
+from inference.host.arviz import by_chain_and_draw, group_names
 
 __all__ = ["from_elsewhere"]
 
@@ -30,18 +30,24 @@ def from_elsewhere(draws: Any) -> Posterior | None:
     Raises:
         ValueError: if there is no group "posterior" with variables by chain and draw.
     """
-    groups = groups_of(draws)
+    groups = group_names(draws)
     if groups is None:
         return None
-    sites = groups.get("posterior", {})
-    shapes = {values.shape[:2] for values in sites.values()}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
+    if "posterior" not in groups:
+        raise ValueError(f"convergence needs a group 'posterior', got the groups {', '.join(groups) or 'of nothing'}")
+    ours = METHODS.get(draws["posterior"].attrs.get("method", ""))
+    if draws["posterior"].attrs.get("inference_library") == "touchstone" and ours and ours.kind != "chains":
         raise ValueError(
-            "convergence needs a group 'posterior' whose variables all have the dimensions chain and draw first, got "
-            f"{'the groups ' + ', '.join(groups) if not sites else 'variables of the shapes ' + str(sorted(shapes))}"
+            f"these draws are those of {ours.name}, which R-hat always passes; give convergence the posterior itself"
         )
-    (shape,) = shapes
-    statistics = {name: values for name, values in groups.get("sample_stats", {}).items() if values.shape == shape}
+    sites, others = by_chain_and_draw(draws["posterior"])
+    if others or not sites:
+        raise ValueError(
+            "convergence needs a group 'posterior' whose variables have the dimensions chain and draw"
+            + (f", and '{others[0]}' has not" if others else "; it is empty")
+        )
+    statistics = by_chain_and_draw(draws["sample_stats"])[0] if "sample_stats" in groups else {}
+    statistics = {name: values for name, values in statistics.items() if values.ndim == 2}
     return Posterior(
         model=_unknown,
         method=Elsewhere(),
@@ -51,7 +57,7 @@ def from_elsewhere(draws: Any) -> Posterior | None:
         draws=sites,
         statistics=statistics,
         curves={},
-        observed=groups.get("observed_data", {}),
+        observed={},
         probes=np.zeros(0),
         deterministic=(),
         cost=Cost(0.0, 0.0, 0, 0),

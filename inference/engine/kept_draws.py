@@ -83,5 +83,6 @@ class Keeping:
         if self.keep == "none":
             return False
         assert isinstance(self.model, Network)
-        layers = [site.layer for site in self.model.sites(self.probes)]
-        return not any(name.startswith(f"{layer}.") for layer in layers if layer != layers[-1])
+        last = self.model.last_layer(self.probes)
+        others = [site.layer for site in self.model.sites(self.probes) if site.layer != last]
+        return not any(name.startswith(f"{layer}.") for layer in others)

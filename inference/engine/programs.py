@@ -44,11 +44,12 @@ def find_start(
     return target.start(key, data, how, held)
 
 
-@in_a_hurry(static_argnames=("target",))
-def placed(target: Target, data: Data, position: Position, sites: dict[str, jax.Array]) -> tuple[Position, jax.Array]:
-    """A position with some sites at the values `sites`, and its log density."""
-    moved = position | target.unconstrain({**target.constrain(position, data), **sites}, data, tuple(sites))
-    return moved, target.log_density(moved, data)
+@in_a_hurry(static_argnames=("target", "held"))
+def placed(
+    target: Target, data: Data, key: jax.Array, sites: dict[str, jax.Array], held: tuple[str, ...]
+) -> tuple[Position, jax.Array, jax.Array]:
+    """A random position with some sites at given values, its log density, and whether it has a finite gradient too."""
+    return target.placed(key, data, sites, held)
 
 
 @in_a_hurry(static_argnames=("kernel", "target"))

@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-__all__ = ["bfmi", "ess", "grouped", "groups_of", "mcse", "pareto_smoothed", "rhat"]
+__all__ = ["bfmi", "by_chain_and_draw", "ess", "group_names", "grouped", "mcse", "pareto_smoothed", "rhat"]
 
 _TAIL = (0.05, 0.95)  # the quantiles whose ESS is the tail's
-_FEWEST = 25  # draws of which a fifth is a tail that a Pareto distribution can be fitted to
+_FEWEST = 30  # draws of which a fifth is a tail that a Pareto distribution can be fitted to, with a first quartile
 
 
 def rhat(draws: Float[np.ndarray, "chain draw k"], kind: str = "rank") -> Float[np.ndarray, " k"]:
@@ -50,7 +50,7 @@ def pareto_smoothed(
 ) -> tuple[Float[np.ndarray, " draw"], float]:
     """Importance weights whose largest are smoothed (Vehtari et al. 2024), normalised, as logarithms, and k-hat.
 
-    K-hat is infinite, and nothing is smoothed, where there is no tail to fit: with fewer than 25 draws, or where a
+    K-hat is infinite, and nothing is smoothed, where there is no tail to fit: with fewer than 30 draws, or where a
     quarter of the tail or more has one and the same weight, such as 0 in double precision.
 
     Args:
@@ -106,21 +106,26 @@ def grouped(
     return xarray.DataTree.from_dict(groups)
 
 
-def groups_of(draws: Any) -> dict[str, dict[str, np.ndarray]] | None:
-    """The variables of each group of an `InferenceData` or a `DataTree`; None for anything else.
+def group_names(draws: Any) -> list[str] | None:
+    """The names of the groups of an `InferenceData` or a `DataTree`; None for anything else.
 
-    Both are told by what they have, whichever world is installed: a mapping of groups that are `xarray.Dataset`s, or
-    hold one.
+    Both are told by what they have, whichever world is installed.
     """
     names = getattr(draws, "groups", None)
     if names is None or not hasattr(draws, "to_netcdf"):
         return None
-    found = {}
-    for path in names() if callable(names) else names:
-        name = path.strip("/")
-        if name:
-            found[name] = {str(variable): np.asarray(values) for variable, values in draws[name].data_vars.items()}
-    return found
+    return [path.strip("/") for path in (names() if callable(names) else names) if path.strip("/")]
+
+
+def by_chain_and_draw(group: Any) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The variables of a group as (chain, draw, ...), and the names of those that have no such dimensions."""
+    chains, others = {}, []
+    for name, values in group.data_vars.items():
+        if {"chain", "draw"} <= set(values.dims):
+            chains[str(name)] = np.asarray(values.transpose("chain", "draw", ...))
+        else:
+            others.append(str(name))
+    return chains, others
 
 
 def _of_arrays() -> Any:

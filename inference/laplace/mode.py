@@ -83,8 +83,8 @@ class Surface:
         if self.structure != "last_layer":
             return position, {}
         assert isinstance(self.target.model, Network)
-        layers = [site.layer for site in self.target.model.sites(self.data.arrays[0])]
-        held = [layer for layer in layers if layer != layers[-1]]
+        last = self.target.model.last_layer(self.data.arrays[0])
+        held = [site.layer for site in self.target.model.sites(self.data.arrays[0]) if site.layer != last]
         rest = {name for name in position if any(name.startswith(f"{layer}.") for layer in held)}
         return (
             {name: value for name, value in position.items() if name not in rest},

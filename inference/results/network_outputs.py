@@ -70,9 +70,10 @@ def _bare(model: Network, prior: bool) -> Network:
     """`model` without the numbers that outputs don't depend on once weights are given: one program serves all.
 
     The prior's numbers are left out only if `prior`. They stay where coordinates matter, because the bounds of a scale
-    are in its bijection.
+    are in its bijection, and where weights are made with them.
     """
-    bare: Any = with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior))) if prior else model.prior
+    keeps = not prior or model.prior.shapes_outputs
+    bare: Any = model.prior if keeps else with_numbers(model.prior, (1.0,) * len(numbers_of(model.prior)))
     likelihood: Any = model.likelihood
     if type(likelihood).link is Likelihood.link:  # the outputs as they are
         likelihood = with_numbers(likelihood, (1.0,) * len(numbers_of(likelihood)))

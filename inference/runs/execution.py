@@ -23,7 +23,7 @@ from inference.optimisation.optimiser import Optimisation
 from inference.results.function_space import probes
 from inference.results.posterior import Posterior
 from inference.results.running_averages import Average, Averages
-from inference.runs.given_starts import sites_of
+from inference.runs.given_starts import same_members, sites_of
 from inference.runs.side_by_side import best, fit_together, restarts
 from inference.runs.starts import Starts, find_starts, fits
 from inference.runs.stopping import stop_of
@@ -112,10 +112,14 @@ def plan(
         if own := method.identity(bound.target, bound.data):
             bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)
+        if isinstance(model, Network) and "last_layer" in (method.options().get("structure"), keeping.keep):
+            model.last_layer(bound.data.arrays[0])  # which a lifted network has not
         notes = bound.notes + method.notes(bound.target, bound.data)
         settings = method.settings(bound.target, bound.data)
         every = max(method.chains, fits(method))
         given = None if start is None else sites_of(start, bound.target, bound.data, every)
+        if given is not None:
+            notes += same_members(method, given)
         return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes, given)
 
 

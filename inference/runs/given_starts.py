@@ -1,7 +1,7 @@
 """Starts that a user has: weights as arrays, the draws of another run, or a trained flax or equinox module.
 
-All of them become the values of a model's sites, for every chain: `sites_of` says which. The sites that are not given,
-such as the noise beside the weights of a trained module, start at the median of their prior.
+All of them become the values of a model's sites, for every chain: `sites_of` says which. The sites that are not given
+start at random, as they would otherwise; the noise beside the weights of a network at the median of its prior.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import jax
 import numpy as np
 
 from data.rows import spaced
+from inference.methods import Method
 from inference.results.posterior import Posterior
 from inference.target.density import Data, Target, latent_sites
 from models import Network, module_weights
 
-__all__ = ["is_given", "sites_of"]
+__all__ = ["is_given", "same_members", "sites_of"]
 
 Sites = dict[str, np.ndarray]
 
@@ -45,11 +46,23 @@ def sites_of(start: Any, target: Target, data: Data, chains: int) -> Sites:
     values = _by_name(start, target.model, chains)
     found = {name: value for name, value in values.items() if name in shapes}
     unknown = [name for name in values if name not in shapes]
-    if isinstance(start, Mapping) and unknown:
+    if unknown and not isinstance(start, Posterior):  # which may be of a larger model, with what follows from others
         raise ValueError(f"start has '{unknown[0]}', which is no latent site of the model; it has {', '.join(shapes)}")
     if not found:
         raise ValueError(f"start has none of the model's sites {', '.join(shapes)}; it has {', '.join(values)}")
     return {name: _of_chains(name, value, shapes[name], chains) for name, value in found.items()}
+
+
+def same_members(method: Method, given: Sites) -> tuple[str, ...]:
+    """A note if all members of an ensemble, or all restarts, start at one place and see the same rows at each step."""
+    if method.kind != "point" or getattr(method, "batch_size", None) or getattr(method, "bootstrap", False):
+        return ()
+    if any(len(values) == 1 or (values != values[:1]).any() for values in given.values()):
+        return ()
+    return (
+        f"{method.name}: all members start at the same weights and see all rows, so they will be the same; give each "
+        "its own weights, or use batch_size",
+    )
 
 
 def _latent(target: Target, data: Data) -> dict[str, Any]:

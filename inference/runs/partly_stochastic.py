@@ -46,12 +46,16 @@ def partly_stochastic(
     if not isinstance(model, Network):
         raise TypeError("stochastic needs a network of models, whose layers are known; fix sites of your own model by "
                         "numpyro.handlers.substitute")  # fmt: skip
-    x, y = as_pair("run", args[0]) if len(args) == 1 else args
-    inputs = model.validate(x, y, precision)[0]
+    pair = as_pair("run", args[0]) if len(args) == 1 else args
+    if len(pair) != 2:
+        raise TypeError(f"a network takes x and y, or a Split, got {len(pair)} arguments")
+    inputs = model.validate(pair[0], pair[1], precision)[0]
     chosen_sites(stochastic, model.sites(inputs))
     cost = None
     if weights is None:
         point = execute(plan(model, args, MAP(precision=precision), seed, 1.0, "posterior", None), _in_memory, progress)
+        if point.partial:
+            raise KeyboardInterrupt("stopped before the weights that are to be fixed were fitted")
         weights, cost = point, point.cost
     return partly_fixed(model, inputs, stochastic, _by_site(weights, model)), cost
 

@@ -142,21 +142,22 @@ def _held(model: Network, target: Target, data: Data) -> tuple[str, ...]:
 
 
 def _at_given(method: Method, target: Target, data: Data, key: jax.Array, given: dict[str, np.ndarray]) -> Starts:
-    """Each chain at the given values; sites that are not given start at the median of their prior."""
-    others = tuple(sorted(set(target.position(data)) - set(given)))
-    first = _at_random(method, target, data, key, "random", others)
+    """Each chain at the given values; of the sites that are not given, the noise starts at the median of its prior."""
+    began = time.perf_counter()
+    held = _held(target.model, target, data) if isinstance(target.model, Network) else ()
+    others = tuple(name for name in held if name not in given)
     positions = []
     with tracing(method.precision):
-        for i, position in enumerate(first.positions):
+        for i in range(max(method.chains, fits(method))):
             sites = {name: values[i].astype(method.precision) for name, values in given.items()}
-            position, density = programs.placed(target, data, position, sites)
-            if not np.isfinite(density):
+            position, density, good = programs.placed(target, data, jax.random.fold_in(key, i), sites, others)
+            if not good:
                 raise ValueError(
-                    f"start: the log density is {density} at the given weights of chain {i}; they may be outside the "
-                    "support of a prior, or too large for these data"
+                    f"start: the log density is {density} at the given weights of chain {i}, or its gradient is not "
+                    "finite; they may be outside the support of a prior, or too large for these data"
                 )
             positions.append(position)
-    return Starts(positions, "given", first.cost)
+    return Starts(positions, "given", Cost(time.perf_counter() - began, 0.0, 0, 0))
 
 
 def _at_random(

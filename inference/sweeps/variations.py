@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models import Network, Normal, Prior, Rules, Univariate
+from models import Network, Normal, PartlyFixed, Prior, Rules, Univariate
 from models.rules import as_prior
 from models.validation import positive_number
 
@@ -109,7 +109,9 @@ def _priors(model: Any, priors: Any, temperature: Any) -> list[Case]:
     for prior, label, described in zip(values, labels, short, strict=True):
         family = re.sub(r"[^A-Za-z0-9]+", "-", described).strip("-")[:60]
         folder = f"prior-{family}-{hashlib.sha256(repr(prior).encode()).hexdigest()[:8]}"
-        cases.append(Case(prior, label, folder, replace(model, prior=prior), float(temperature)))
+        fixed = isinstance(model.prior, PartlyFixed)  # then what is fixed stays so
+        changed = replace(model, prior=replace(model.prior, prior=prior) if fixed else prior)
+        cases.append(Case(prior, label, folder, changed, float(temperature)))
     return cases
 
 

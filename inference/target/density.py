@@ -183,12 +183,6 @@ class Target:
         """The sites' own values, and the model's deterministic sites."""
         return constrained(self.model, self.arguments.fill(data.arrays), position)
 
-    def unconstrain(self, sites: dict[str, jax.Array], data: Data, names: tuple[str, ...]) -> Position:
-        """The unconstrained coordinates of the latent sites `names` at the values in `sites`."""
-        latent = {name: sites[name] for name in self.position(data)}
-        position = unconstrained(self.model, self.arguments.fill(data.arrays), latent)
-        return {name: position[name] for name in names}
-
     def position(self, data: Data) -> Position:
         """The shapes of a position; nothing is computed."""
         return jax.eval_shape(lambda data: self._propose(jax.random.key(0), data), data)
@@ -209,21 +203,36 @@ class Target:
         that can be drawn from its prior starts there. Sites named in `held` start at the median of their prior.
         """
 
-        def good(position: Position) -> jax.Array:
-            value, gradient = jax.value_and_grad(self.log_density)(position, data)
-            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]
-            return jnp.isfinite(value) & jnp.all(jnp.stack(finite))
-
         def again(carry: tuple[jax.Array, Position, jax.Array]) -> tuple[jax.Array, Position, jax.Array]:
             attempt, _, _ = carry
             position = self._propose(jax.random.fold_in(key, attempt), data, how, held)
-            return attempt + 1, position, good(position)
+            return attempt + 1, position, self._finite(position, data)[1]
 
         nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, how=how, held=held), key, data))
         _, position, found = lax.while_loop(
             lambda carry: (carry[0] < _TRIES) & ~carry[2], again, (jnp.int32(0), nowhere, jnp.array(False))
         )
         return position, found
+
+    def placed(
+        self, key: jax.Array, data: Data, sites: dict[str, jax.Array], held: tuple[str, ...]
+    ) -> tuple[Position, jax.Array, jax.Array]:
+        """A random position with some sites at the values `sites`, its log density, and whether all of it is finite.
+
+        Sites named in `held` are at the median of their prior.
+        """
+        position = self._propose(key, data, "random", held)
+        values = {**self.constrain(position, data), **sites}
+        latent = {name: values[name] for name in position}
+        moved = unconstrained(self.model, self.arguments.fill(data.arrays), latent)
+        position = position | {name: moved[name] for name in sites}
+        return position, *self._finite(position, data)
+
+    def _finite(self, position: Position, data: Data) -> tuple[jax.Array, jax.Array]:
+        """The log density, and whether it and its gradient are finite."""
+        value, gradient = jax.value_and_grad(self.log_density)(position, data)
+        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(gradient)]
+        return value, jnp.isfinite(value) & jnp.all(jnp.stack(finite))
 
     def trace(self, key: jax.Array, data: Data, how: str, held: tuple[str, ...] = ()) -> dict[str, Any]:
         """The trace of one run, with latent sites at "random" or from the "prior", and `held` ones at its median."""

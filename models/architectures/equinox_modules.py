@@ -14,7 +14,16 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from models.architectures.lifted import Constant, Parameter, check_names, code_of, inputs, rows_of_outputs, sampled
+from models.architectures.lifted import (
+    Constant,
+    Parameter,
+    check_names,
+    code_of,
+    hashable,
+    inputs,
+    rows_of_outputs,
+    sampled,
+)
 from models.layers import Batch
 from models.likelihoods import Gaussian, Likelihood
 from models.networks import Network
@@ -40,12 +49,14 @@ class EquinoxModule:
         name: the name of the module's class.
         structure: the tree that the module is.
         leaves: its leaves in order: a `Parameter`, a `Constant`, or anything else as it is.
+        words: the size of its largest table of embeddings; None if it has none.
         fingerprint: a hash of the code of its classes, and of the places and shapes of its parameters.
     """
 
     name: str
     structure: Any
     leaves: tuple[Any, ...]
+    words: int | None
     fingerprint: str
 
     @property
@@ -73,8 +84,8 @@ class EquinoxModule:
         return {tuple(map(_step, path)): np.asarray(leaf) for path, leaf in with_paths if eqx.is_inexact_array(leaf)}
 
     def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
-        """`x` in `precision`; the module itself says whether it fits."""
-        return inputs(x, precision)
+        """`x` in `precision`, with tokens within the table of embeddings; else the module says whether it fits."""
+        return inputs(x, precision, self.name, self.words)
 
     def rows_at_once(self, x: np.ndarray) -> int | None:
         """Blocks of images, which take much memory; as many as the sampler takes by default for tables."""
@@ -106,7 +117,7 @@ def from_equinox(
     name = type(module).__name__
     parts = _modules(module)
     for part in parts:
-        if isinstance(part, eqx.nn.Dropout):
+        if isinstance(part, eqx.nn.Dropout) and part.p != 0 and not part.inference:
             raise ValueError(f"{name} has a Dropout: {_DROPOUT}")
         if isinstance(part, eqx.nn.StatefulLayer) and part.is_stateful():
             raise ValueError(f"{name} has a {type(part).__name__}, which keeps state, {_STATE}")
@@ -116,12 +127,20 @@ def from_equinox(
     values = {tuple(map(_step, path)): leaf for path, leaf in with_paths}
     for path, leaf in values.items():
         if eqx.is_inexact_array(leaf):
-            leaves.append(Parameter(path, np.asarray(leaf), 1 if id(leaf) in tables else _fan_in(path, values)))
+            fan_in = 1 if id(leaf) in tables else _fan_in(path, values)
+            leaves.append(Parameter(path, np.asarray(leaf), fan_in, inputs_first=False))
         else:
             leaves.append(Constant(path, np.asarray(leaf)) if eqx.is_array(leaf) else leaf)
     check_names((leaf for leaf in leaves if isinstance(leaf, Parameter)), name)
-    code = code_of((type(part) for part in parts), (leaf for leaf in leaves if isinstance(leaf, Parameter)))
-    return Network(EquinoxModule(name, structure, tuple(leaves), code), prior, likelihood)
+    hashable(name, (structure, tuple(leaves)))
+    code = code_of(parts, leaves_of(leaves))
+    sizes = [part.num_embeddings for part in parts if isinstance(part, eqx.nn.Embedding)]
+    return Network(EquinoxModule(name, structure, tuple(leaves), max(sizes, default=None), code), prior, likelihood)
+
+
+def leaves_of(leaves: list[Any]) -> list[Any]:
+    """The leaves that have a name of their own: parameters and constants; functions are settings of their modules."""
+    return [leaf for leaf in leaves if isinstance(leaf, Parameter | Constant)]
 
 
 def _modules(module: Any) -> list[Any]:
@@ -149,4 +168,4 @@ def _fan_in(path: tuple[Any, ...], values: dict[tuple[Any, ...], Any]) -> int:
     """The inputs of a unit: all axes of a weight but the first; of a bias, those of the weight beside it."""
     beside = values.get((*path[:-1], "weight"))
     shape = np.shape(values[path] if beside is None else beside)
-    return int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    return int(np.prod(shape[1:])) if len(shape) > 1 else int(np.prod(shape))  # gains, offsets: as many as channels

@@ -25,6 +25,7 @@ from models.architectures.lifted import (
     as_arrays,
     check_names,
     code_of,
+    hashable,
     inputs,
     rows_of_outputs,
     sampled,
@@ -56,7 +57,7 @@ class FlaxModule:
         graph: what flax knows of the module beside its arrays.
         parameters: its parameters.
         constants: its other arrays.
-        words: the size of its table of embeddings, where it has just one; else None.
+        words: the size of its largest table of embeddings; None if it has none.
         fingerprint: a hash of the code of its classes, and of the places and shapes of its parameters.
     """
 
@@ -86,13 +87,8 @@ class FlaxModule:
         return {path: np.asarray(value[...]) for path, value in nnx.to_flat_state(nnx.state(module, nnx.Param))}
 
     def prepared(self, x: np.ndarray, precision: str) -> np.ndarray:
-        """`x` in `precision`, tokens within the table of embeddings; else the module itself says whether it fits."""
-        batch = inputs(x, precision)
-        if self.words is not None and batch.dtype.kind == "i" and not (0 <= batch.min() and batch.max() < self.words):
-            raise ValueError(
-                f"x has tokens from {batch.min()} to {batch.max()}, and {self.name} embeds 0 to {self.words - 1}"
-            )
-        return batch
+        """`x` in `precision`, with tokens within the table of embeddings; else the module says whether it fits."""
+        return inputs(x, precision, self.name, self.words)
 
     def rows_at_once(self, x: np.ndarray) -> int | None:
         """Blocks of images, whose patches take much memory; as many as the sampler takes by default for tables."""
@@ -143,8 +139,9 @@ def from_flax(
             constants.append(Constant(path, np.asarray(variable)))
     check_names(parameters, name)
     tables = [part.num_embeddings for part in parts if isinstance(part, nnx.Embed)]
-    words = tables[0] if len(tables) == 1 else None
-    code = code_of((type(part) for part in parts), parameters)
+    hashable(name, graph)
+    code = code_of(parts, [*parameters, *constants])
+    words = max(tables, default=None)
     return Network(FlaxModule(name, graph, tuple(parameters), tuple(constants), words, code), prior, likelihood)
 
 
@@ -152,7 +149,9 @@ def _fan_in(path: tuple[Any, ...], values: dict[tuple[Any, ...], Any]) -> int:
     """The inputs of a unit: all axes of a kernel but the last; of a bias, those of the kernel beside it."""
     beside = values.get((*path[:-1], "kernel"))
     shape = values[path].shape if beside is None else beside.shape
-    return 1 if path[-1] == "embedding" or len(shape) < 2 else int(np.prod(shape[:-1]))
+    if path[-1] == "embedding" or not shape:
+        return 1
+    return int(np.prod(shape[:-1])) if len(shape) > 1 else shape[0]  # gains and offsets: as many as channels
 
 
 def _announcing(layer: str, part: Any) -> None:
@@ -171,9 +170,11 @@ def _kinds() -> dict[type, Any]:
     class Linear(nnx.Linear):
         @staticmethod
         def plain(part: nnx.Linear) -> bool:
-            return part.dtype is None and part.dot_general is jax.lax.dot_general
+            return _default(part) and part.dot_general is jax.lax.dot_general
 
         def __call__(self, inputs: Array, *args: Any, **options: Any) -> Array:
+            if inputs.ndim < 2:  # not a batch
+                return super().__call__(inputs, *args, **options)
             return apply(vars(self)["_touchstone_layer"], affine, inputs, *_weights(self))
 
     class Conv(nnx.Conv):
@@ -182,9 +183,12 @@ def _kinds() -> dict[type, Any]:
             places = len(part.kernel_size)
             same = part.padding in ("SAME", "VALID") and part.feature_group_count == 1 and part.mask is None
             dilated = {*_each(part.kernel_dilation, places), *_each(part.input_dilation, places)}
-            return same and dilated == {1} and len(set(_each(part.strides, places))) == 1 and part.dtype is None
+            own = _default(part) and part.conv_general_dilated is jax.lax.conv_general_dilated
+            return own and same and dilated == {1} and len(set(_each(part.strides, places))) == 1
 
         def __call__(self, inputs: Array, *args: Any, **options: Any) -> Array:
+            if inputs.ndim != len(self.kernel_size) + 2:  # not one batch
+                return super().__call__(inputs, *args, **options)
             stride = _each(self.strides, len(self.kernel_size))[0]
             function = Convolution(stride, str(self.padding).lower())
             return apply(vars(self)["_touchstone_layer"], function, inputs, *_weights(self))
@@ -198,6 +202,11 @@ def _kinds() -> dict[type, Any]:
             return apply(vars(self)["_touchstone_layer"], Lookup(), inputs, self.embedding[...])
 
     return {nnx.Linear: Linear, nnx.Conv: Conv, nnx.Embed: Embed}
+
+
+def _default(part: Any) -> bool:
+    """Whether a layer computes with the numbers that it is given, by the usual products."""
+    return part.dtype is None and part.precision is None and getattr(part, "preferred_element_type", None) is None
 
 
 def _weights(part: Any) -> tuple[Array, ...]:

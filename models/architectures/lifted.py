@@ -26,6 +26,7 @@ __all__ = [
     "as_arrays",
     "check_names",
     "code_of",
+    "hashable",
     "inputs",
     "module_weights",
     "rows_of_outputs",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _WEIGHTS = ("kernel", "embedding")  # flax's names for what is called a weight here
+_LIBRARIES = ("flax", "equinox", "jax", "jaxlib", "numpy", "builtins")
 
 
 class Parameter:
@@ -44,13 +46,15 @@ class Parameter:
         path: where it is in the module.
         value: its value in the module; where all its numbers are the same, samplers start around them.
         fan_in: how many inputs one unit sums over.
+        inputs_first: whether the last axis of a weight is its units.
     """
 
-    def __init__(self, path: tuple[Any, ...], value: np.ndarray, fan_in: int) -> None:
+    def __init__(self, path: tuple[Any, ...], value: np.ndarray, fan_in: int, inputs_first: bool = True) -> None:
         *module, name = (str(part) for part in path)
         self.path, self.shape = path, tuple(value.shape)
         start = float(value.flat[0]) if value.size and (value == value.flat[0]).all() else 0.0
-        self.site = Site(".".join(module) or "module", "weight" if name in _WEIGHTS else name, fan_in, start)
+        kind = "weight" if name in _WEIGHTS else name
+        self.site = Site(".".join(module) or "module", kind, fan_in, start, inputs_first)
 
     def _key(self) -> tuple[Any, ...]:
         return self.path, self.shape, self.site
@@ -69,7 +73,7 @@ class Constant:
     """An array of a module that stays as it is, such as a table of indices; hashable by its bytes."""
 
     def __init__(self, path: tuple[Any, ...], value: np.ndarray) -> None:
-        self.path, self.value = path, value
+        self.path, self.value = path, np.array(value)
 
     def _key(self) -> tuple[Any, ...]:
         return self.path, self.value.shape, str(self.value.dtype), self.value.tobytes()
@@ -79,6 +83,9 @@ class Constant:
 
     def __hash__(self) -> int:
         return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"{self.path} {hashlib.sha256(self.value.tobytes()).hexdigest()}"
 
 
 def sampled(parameters: Iterable[Parameter], prior: Prior) -> dict[tuple[Any, ...], Array]:
@@ -129,9 +136,22 @@ def rows_of_outputs(outputs: Array, x: Batch, wanted: int, name: str) -> Array:
     return outputs
 
 
-def inputs(x: np.ndarray, precision: str) -> np.ndarray:
-    """`x` as floats in `precision`; whole numbers, such as tokens, stay whole."""
-    return x.astype(np.int32) if x.dtype.kind in "iu" else in_precision("x", x, precision)
+def inputs(x: np.ndarray, precision: str, name: str, words: int | None = None) -> np.ndarray:
+    """`x` as floats in `precision`; whole numbers, such as tokens, stay whole.
+
+    Raises:
+        ValueError: for images of whole numbers, and for tokens beyond the largest table of embeddings, of `words`.
+    """
+    if x.dtype.kind not in "iu":
+        return in_precision("x", x, precision)
+    if x.ndim > 3:
+        raise ValueError(
+            f"x holds {x.dtype} images with values up to {x.max()}, and a network takes floats; scale them first, for "
+            "instance by x / 255"
+        )
+    if words is not None and not (0 <= x.min() and x.max() < words):
+        raise ValueError(f"x has tokens from {x.min()} to {x.max()}, and {name} embeds 0 to {words - 1}")
+    return x.astype(np.int32)
 
 
 def check_names(parameters: Iterable[Parameter], name: str) -> None:
@@ -144,15 +164,49 @@ def check_names(parameters: Iterable[Parameter], name: str) -> None:
         raise ValueError(f"{name} has two parameters that are both called '{twice[0]}'; rename one of them")
 
 
-def code_of(classes: Iterable[type], what: Iterable[Any]) -> str:
-    """A fingerprint of the code of a module's classes and of the places and shapes of its parameters."""
-    digest = hashlib.sha256(repr([repr(each) for each in what]).encode())
-    for each in sorted(set(classes), key=lambda each: each.__qualname__):
-        try:
-            digest.update(inspect.getsource(each).encode())
-        except (OSError, TypeError):  # defined where there is no file, such as an interactive session
-            digest.update(each.__qualname__.encode())
-    return digest.hexdigest()
+def code_of(parts: Iterable[Any], what: Iterable[Any]) -> str:
+    """A fingerprint of a module: the source of the user's classes, settings such as strides, and `what` it holds.
+
+    The source of a library's class is left out, because it changes from release to release.
+    """
+    lines = [repr(each) for each in what]
+    for part in parts:
+        kind = type(part)
+        lines.append(f"{kind.__module__}.{kind.__qualname__}")
+        if kind.__module__.partition(".")[0] not in _LIBRARIES:
+            lines.append(_source(kind))
+        settings = {name: _setting(value) for name, value in vars(part).items() if not name.startswith("_")}
+        lines.append(repr(sorted((name, value) for name, value in settings.items() if value is not None)))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _source(kind: Any) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):  # defined where there is no file, such as an interactive session
+        return str(kind.__qualname__)
+
+
+def _setting(value: Any) -> str | None:
+    """A setting of a layer, as text that is the same in every process; None for what is not a setting."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        own = getattr(value, "__module__", "").partition(".")[0] not in _LIBRARIES
+        return f"{getattr(value, '__module__', '')}.{value.__qualname__} {_source(value) if own else ''}"
+    if isinstance(value, str | int | float | bool | type(None)):
+        return repr(value)
+    if isinstance(value, tuple | list) and all(isinstance(item, str | int | float | bool | tuple) for item in value):
+        return repr(value)
+    return None
+
+
+def hashable(name: str, value: Any) -> None:
+    """Raise TypeError if part of a module can't be hashed, and say what to do about it."""
+    try:
+        hash(value)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} has an attribute that can't be compared by value ({error}); make lists of settings tuples"
+        ) from error
 
 
 def as_arrays(constants: Iterable[Constant]) -> dict[tuple[Any, ...], Array]:

@@ -9,7 +9,7 @@ import pytest
 
 import inference
 import models
-from inference.host.arviz import groups_of
+from inference.host.arviz import group_names
 
 MODEL = models.mlp(hidden=(4,), activation="tanh")
 SHAPES = {"hidden0.bias": (4,), "hidden0.weight": (2, 4), "noise": (), "output.bias": (1,), "output.weight": (4, 1)}
@@ -84,7 +84,7 @@ def test_record(method, posterior):
 
 def test_inference_data(method, posterior):
     idata = posterior.idata
-    assert set(groups_of(idata)) == {"posterior", "sample_stats", "observed_data"}
+    assert set(group_names(idata)) == {"posterior", "sample_stats", "observed_data"}
     chains, draws = DRAWS[method]
     for name, shape in SHAPES.items():
         variable = idata.posterior[name]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from numpyro import handlers
 from numpyro.infer.util import log_density
 
 import inference
@@ -57,6 +59,27 @@ def test_the_posterior_of_a_line_is_the_closed_form():
     assert (np.abs(square.mean(axis=(0, 1)) - np.diag(np.linalg.inv(precision))) < 5 * mixing.mcse(square)).all()
 
 
+def test_predictions_are_those_of_the_weights():
+    model = models.mlp((4,), "tanh", {"hidden0.weight": PRIOR, "default": 0.7}, models.Gaussian(1.0))
+    for method in (dict(method="map", steps=20), dict(method="svi", steps=20, draws=3)):
+        posterior = inference.run(model, X, Y, progress=False, **method)
+        draw = {name: values[0, -1] for name, values in posterior.draws.items()}
+        hidden = np.tanh(X @ draw["hidden0.weight"] + draw["hidden0.bias"])
+        expected = hidden @ draw["output.weight"] + draw["output.bias"]
+        np.testing.assert_allclose(posterior.predict(X).outputs[0, -1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_root_does_not_depend_on_the_signs_of_directions():
+    turned = models.EmpCov(PRIOR.covariance.matrix, PRIOR.alpha, PRIOR.epsilon)
+    turned.covariance.directions[:, 1] *= -1
+    z = {"w.weight.standard": jnp.asarray(GENERATOR.normal(size=(3, 2)), jnp.float32)}
+    ours, theirs = (
+        handlers.substitute(lambda prior=prior: prior.sample(Site("w", "weight", 3), (3, 2)), data=z)()
+        for prior in (PRIOR, turned)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_coordinates_are_white_and_dead_inputs_have_small_weights():
     dead = np.concatenate([X, np.zeros((60, 1), np.float32)], axis=1)
     prior = models.EmpCov.of(dead, epsilon=1e-6)
@@ -101,7 +124,16 @@ BAD = {
     ),
     "no density": (lambda: models.EmpCov.of(np.zeros((5, 2)), epsilon=0.0), "epsilon must be above 0 for these inputs"),
     "a row": (lambda: models.EmpCov.of(np.zeros((1, 2))), "at least two rows"),
-    "no images": (lambda: models.EmpCov.of(X, kernel=3), "kernel needs images"),
+    "no images": (lambda: models.EmpCov.of(X, kernel=3), "kernel=3 needs images at least as large"),
+    "not symmetric": (lambda: models.EmpCov([[1.0, 2.0], [0.0, 1.0]]), "must be symmetric"),
+    "negative": (lambda: models.EmpCov([[1.0, 2.0], [2.0, 1.0]]), "no negative eigenvalues"),
+    "equinox": (
+        lambda: models.from_equinox(
+            eqx.nn.Linear(3, 3, key=jax.random.key(0)), {"weight": PRIOR, "bias": 1.0}, models.Gaussian(outputs=3)
+        ).validate(X),
+        "whose first axis is their inputs",
+    ),
+    "a damaged file": (lambda: models.from_recipe({"covariance": [3, "!"]}), "a covariance can't be read"),
     "not square": (lambda: models.EmpCov(np.zeros((2, 3))), "must be a square matrix"),
 }
 

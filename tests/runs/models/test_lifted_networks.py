@@ -210,8 +210,79 @@ class Part(nnx.Module):
         return self.output(x)
 
 
+class Settings(nnx.Module):
+    """A module with a list that is no layer."""
+
+    def __init__(self):
+        self.output, self.sizes = nnx.Linear(2, 1, rngs=nnx.Rngs(0)), nnx.static([16, 16])
+
+    def __call__(self, x):
+        return self.output(x)
+
+
 class Count(nnx.Variable):
     """A state that is no parameter."""
+
+
+def test_other_settings_are_another_network(tmp_path):
+    tanh, relu = (
+        models.from_equinox(eqx.nn.MLP(2, 1, 3, 1, activation=activation, key=jax.random.key(0)), likelihood=NOISE)
+        for activation in (jnp.tanh, jax.nn.relu)
+    )
+    assert models.to_recipe(tanh) != models.to_recipe(relu)
+    inference.run(tanh, X, Y, method="map", steps=2, progress=False).save(tmp_path / "p.npz")
+    with pytest.raises(ValueError, match="model is not the one in"):
+        inference.load(tmp_path / "p.npz", relu)
+    strides = [models.from_flax(Strided(stride), likelihood=models.Categorical(3)) for stride in (1, 2)]
+    assert models.to_recipe(strides[0]) != models.to_recipe(strides[1])
+
+
+class Strided(nnx.Module):
+    """A convolution with a stride."""
+
+    def __init__(self, stride):
+        self.conv = nnx.Conv(1, 3, (3, 3), strides=stride, rngs=nnx.Rngs(0))
+
+    def __call__(self, x):
+        return self.conv(x).mean(axis=(1, 2))
+
+
+def test_layers_that_are_mapped_or_called_on_a_vector_compute_what_flax_computes():
+    class Mapped(nnx.Module):
+        def __init__(self):
+            rngs = nnx.Rngs(3)
+            self.inner, self.output = nnx.Linear(2, 4, rngs=rngs), nnx.Linear(4, 1, rngs=rngs)
+            self.vector = nnx.Param(jnp.ones(2))
+
+        def __call__(self, x):
+            return self.output(jax.vmap(self.inner)(x) + self.inner(self.vector[...]))
+
+    module = Mapped()
+    model = models.from_flax(module, likelihood=NOISE)
+    weights = _of_module(module)
+    weights["module.vector"] = weights.pop("vector")
+    np.testing.assert_allclose(models_outputs(model, weights, X), module(X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [dict(method="laplace", structure="last_layer"), dict(method="hmc", keep="last_layer")]
+)
+def test_which_layer_is_the_last_is_not_known(options):
+    with pytest.raises(ValueError, match="the last layer of a lifted network is not known"):
+        inference.run(LIFTED["flax"](likelihood=NOISE), X, Y, progress=False, **options)
+
+
+def test_attention_of_equinox_has_a_dropout_that_drops_nothing():
+    class Attends(eqx.Module):
+        attention: eqx.nn.MultiheadAttention
+
+        def __init__(self):
+            self.attention = eqx.nn.MultiheadAttention(1, 2, output_size=1, key=jax.random.key(0))
+
+        def __call__(self, x):
+            return self.attention(x[None], x[None], x[None])[0]
+
+    assert models.from_equinox(Attends(), likelihood=NOISE).weights(X)
 
 
 def _stateful():
@@ -232,6 +303,11 @@ REFUSED = {
     "no parameters": (lambda: models.from_equinox(eqx.nn.Identity()), "has no parameters"),
     "not flax": (lambda: models.from_flax(Equinox()), "for equinox use from_equinox"),
     "not equinox": (lambda: models.from_equinox(Flax()), "for flax use from_flax"),
+    "a list of settings": (lambda: models.from_flax(Settings()), "make lists of settings tuples"),
+    "whole images": (
+        lambda: models.from_flax(Images(), likelihood=models.Categorical(3)).validate(np.zeros((2, 8, 8, 1), np.uint8)),
+        "scale them first",
+    ),
     "wrong width": (
         lambda: LIFTED["flax"](likelihood=models.Categorical(3)).validate(X),
         r"Flax gives outputs of shape \(1, 1\) for 1 rows, and the likelihood needs \(1, 3\)",

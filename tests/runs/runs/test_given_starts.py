@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from flax import nnx
 
@@ -53,7 +56,9 @@ METHODS = {
 def test_every_method_starts_there(method):
     posterior = inference.run(MODEL, X, Y, method=method, start=WEIGHTS, progress=False, **METHODS[method])
     assert posterior.start == "given"
-    if method == "laplace":  # climbs from there to the mode by itself
+    if method == "laplace":  # Adam's first loss is that of the start; then it climbs to the mode by itself
+        at_start = inference.run(MODEL, X, Y, method="map", start=WEIGHTS, steps=1, progress=False)
+        assert posterior.curves["loss"][0, 0] == pytest.approx(at_start.curves["loss"][0, 0], rel=1e-5)
         return
     found = posterior.draws["output.weight"].mean(axis=(0, 1))
     np.testing.assert_allclose(found, WEIGHTS["output.weight"], atol=0.02 if method == "svi" else 1e-4)
@@ -105,6 +110,31 @@ def test_it_is_resumed_from_the_same_start(tmp_path):
     assert resumed.start == inference.load(tmp_path / "a").start == "given"
     with pytest.raises(ValueError, match="another run"):
         inference.run(MODEL, X, Y, directory=tmp_path / "a", **{**options, "start": "random"})
+
+
+def test_a_model_whose_random_starts_are_all_infinite_starts_where_it_is_told():
+    def model(y=None):
+        w = numpyro.sample("w", dist.Normal(0.0, 1e6))
+        numpyro.factor("far", jnp.where(jnp.abs(w - 1000.0) < 1.0, 0.0, -jnp.inf))
+        numpyro.sample("y", dist.Normal(w, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match="no initial point"):
+        inference.run(model, np.float32(1000.0), method="map", steps=1, progress=False)
+    found = inference.run(
+        model, np.float32(1000.0), method="map", steps=1, learning_rate=1e-6, start={"w": 1000.2}, progress=False
+    )
+    assert found.draws["w"].item() == pytest.approx(1000.2, abs=0.01)
+
+
+def test_members_that_would_all_be_the_same_are_told_of():
+    with pytest.warns(inference.TouchstoneWarning, match="so they will be the same"):
+        inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=WEIGHTS, progress=False)
+
+
+def test_a_module_whose_weights_are_made_of_other_sites_is_refused():
+    model = models.from_flax(Flax(), models.Hierarchical())
+    with pytest.raises(ValueError, match="which is no latent site of the model; it has hidden"):
+        inference.run(model, X, Y, method="map", start=Flax(), progress=False)
 
 
 BAD = {

@@ -11,6 +11,7 @@ import pytest
 import xarray
 
 import diagnostics
+import inference
 from diagnostics.convergences.spaces import weight_mixing
 from inference.host import arviz as seam
 
@@ -89,7 +90,7 @@ def test_numbers_are_those_that_a_user_of_arviz_computes():
 
 
 WITHOUT_A_TAIL = {
-    "few draws": np.linspace(0, 1, 24),
+    "few draws": np.linspace(0, 1, 29),
     "all the same": np.zeros(1000),
     "all but one are the same": np.r_[np.zeros(999), 5.0],
     "all but ten are nothing": np.r_[np.full(990, -1e4), np.linspace(0, 1, 10)],
@@ -111,17 +112,18 @@ def test_groups_are_those_of_the_world_that_is_installed(conjugate):
     assert groups.posterior["output.weight"].dims == ("chain", "draw", "output.weight_dim_0", "output.weight_dim_1")
     assert groups.observed_data["y"].dims == ("y_dim_0",)
     assert groups.posterior.attrs["method"] == "nuts"
-    assert set(seam.groups_of(groups)) == {"posterior", "sample_stats", "observed_data"}
+    assert set(seam.group_names(groups)) == {"posterior", "sample_stats", "observed_data"}
 
 
 @pytest.mark.parametrize("world", ["0.23", "1.3"])
 def test_a_file_opens_in_both_worlds(world, conjugate):
     groups = arviz.from_netcdf(REFERENCES / f"groups-{world}.nc")
-    written = seam.groups_of(groups)
+    written, others = seam.by_chain_and_draw(groups["posterior"])
     posterior = conjugate.exact(2, 30)
+    assert not others
     for name, values in posterior.draws.items():
-        np.testing.assert_array_equal(written["posterior"][name], values)
-    np.testing.assert_array_equal(written["observed_data"]["y"], posterior.observed["y"])
+        np.testing.assert_array_equal(written[name], values)
+    np.testing.assert_array_equal(groups["observed_data"]["y"], posterior.observed["y"])
     assert diagnostics.convergence(groups).weights.names == weight_mixing(posterior).names
 
 
@@ -140,6 +142,14 @@ def test_chains_of_another_program_are_judged_as_ours(conjugate):
         np.testing.assert_array_equal(found.weights.ess_tail, expected.ess_tail)
     with pytest.raises(ValueError, match="needs a group 'posterior'"):
         diagnostics.convergence(xarray.DataTree.from_dict({"prior": xarray.Dataset()}))
+    turned = xarray.Dataset({"w": (("draw", "chain"), posterior.draws["output.bias"][..., 0].T)})
+    found = diagnostics.convergence(xarray.DataTree.from_dict({"posterior": turned}))
+    np.testing.assert_array_equal(found.weights.rhat, expected.rhat[:1])
+    flat = xarray.Dataset({"w": (("x", "sample"), np.zeros((4, 100)))})
+    with pytest.raises(ValueError, match="chain and draw, and 'w' has not"):
+        diagnostics.convergence(xarray.DataTree.from_dict({"posterior": flat}))
+    with pytest.raises(ValueError, match="those of svi, which R-hat always passes"):
+        diagnostics.convergence(replace(posterior, method=inference.SVI()).idata)
     with pytest.raises(TypeError, match=r"or ArviZ's groups of draws, got dict"):
         diagnostics.convergence({"w": np.zeros((4, 10))})
 
