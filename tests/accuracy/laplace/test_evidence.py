@@ -129,6 +129,7 @@ def test_evidence_needs_normal_weights_of_a_network():
         inference.run(model, x, y, method="laplace", hyperparameters="evidence", progress=False)
 
 
+@pytest.mark.validation
 def test_the_evidence_never_ends_below_that_of_the_given_prior():
     """On the wines MacKay's updates end at -32.9, the given prior at -31.3, twice its scale at -29.2."""
     train, _ = data.load("wine_cultivars").split(seed=0, test=0.2)
