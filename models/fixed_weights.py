@@ -66,8 +66,11 @@ class Weights:
             for name, (kind, shape, text) in dict(described).items():
                 if kind not in ("<f4", "<f8"):
                     raise ValueError(f"'{name}' is of the kind {kind}")
-                arrays[str(name)] = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(kind)).reshape(shape)
-        except (TypeError, ValueError) as error:
+                array = np.frombuffer(base64.b64decode(text, validate=True), np.dtype(kind)).reshape(shape)
+                if not np.isfinite(array).all():
+                    raise ValueError(f"'{name}' is not finite")
+                arrays[str(name)] = array
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"fixed weights can't be read: {error}") from error
         return cls(arrays)
 
@@ -84,6 +87,10 @@ class PartlyFixed(Prior):
     prior: Prior
     weights: Weights
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.prior, Prior) or not isinstance(self.weights, Weights):
+            raise TypeError("PartlyFixed needs a prior and fixed weights")
+
     def samples(self, site: Site) -> bool:
         """Whether `site` is sampled."""
         return site.name not in self.weights.arrays and self.prior.samples(site)
@@ -97,7 +104,10 @@ class PartlyFixed(Prior):
         """The fixed weights of a site, or a draw from the prior."""
         if site.name not in self.weights.arrays:
             return self.prior.sample(site, shape)
-        return jnp.asarray(self.weights.arrays[site.name], jnp.result_type(float)).reshape(shape)
+        fixed = self.weights.arrays[site.name]
+        if fixed.shape != shape:
+            raise ValueError(f"the fixed weights '{site.name}' have shape {fixed.shape}, and the network needs {shape}")
+        return jnp.asarray(fixed, jnp.result_type(float))
 
     def distribution(self, site: Site) -> dist.Distribution:
         """The prior's own."""

@@ -47,13 +47,15 @@ class Covariance:
     """
 
     def __init__(self, matrix: Any) -> None:
-        self.matrix = np.array(matrix, np.float64)
-        if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1] or not len(self.matrix):
-            raise ValueError(f"a covariance must be a square matrix, got shape {self.matrix.shape}")
-        if not np.isfinite(self.matrix).all() or not np.allclose(self.matrix, self.matrix.T, rtol=1e-8, atol=0.0):
+        given = np.array(matrix, np.float64)
+        if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
+            raise ValueError(f"a covariance must be a square matrix, got shape {given.shape}")
+        rounding = 1e-5 * np.abs(given).max()  # it may have been computed in float32
+        if not np.isfinite(given).all() or (np.abs(given - given.T) > rounding).any():
             raise ValueError("a covariance must be symmetric and finite")
+        self.matrix = (given + given.T) / 2
         values, self.directions = np.linalg.eigh(self.matrix)
-        if values.min() < -1e-8 * max(values.max(), 0.0):
+        if values.min() < -rounding * len(given):
             raise ValueError(f"a covariance has no negative eigenvalues, this matrix has {values.min():.3g}")
         self.variances = np.maximum(values, 0.0)  # rounding may leave them just below 0
         self._digest = hashlib.sha256(self.matrix.tobytes()).hexdigest()
@@ -84,7 +86,7 @@ class Covariance:
         try:
             size, text = described
             return cls(np.frombuffer(base64.b64decode(text, validate=True), np.float64).reshape(size, size))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"a covariance can't be read: {error}") from error
 
 

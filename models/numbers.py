@@ -26,6 +26,8 @@ def with_numbers(record: Any, numbers: Iterable[Any]) -> Any:
 
 
 def _parts(record: Any) -> Iterator[Any]:
+    if hasattr(record, "values_of"):  # a lifted network, whose numbers are settings
+        return
     if is_dataclass(record) and not isinstance(record, type):
         yield from (getattr(record, item.name) for item in fields(record))
     elif isinstance(record, tuple):
@@ -37,7 +39,7 @@ def _rebuilt(record: Any, numbers: Iterator[Any]) -> Any:
         return next(numbers)
     if isinstance(record, tuple):
         return tuple(_rebuilt(part, numbers) for part in record)
-    if not is_dataclass(record) or isinstance(record, type):
+    if not is_dataclass(record) or isinstance(record, type) or hasattr(record, "values_of"):
         return record
     copy = object.__new__(type(record))
     for item in fields(record):

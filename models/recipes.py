@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from dataclasses import fields, replace
 from typing import Any
 
@@ -98,7 +99,7 @@ def from_recipe(recipe: Any) -> Any:
     if isinstance(recipe, dict):
         arguments = dict(recipe)
         if "function" in arguments:
-            raise ValueError(f"the recipe needs your own function '{arguments['function']}', which it can't make")
+            raise _Own(f"the recipe needs your own function '{arguments['function']}', which it can't make")
         if "covariance" in arguments and len(arguments) == 1:
             return Covariance.from_json(arguments["covariance"])
         if "weights" in arguments and len(arguments) == 1:
@@ -118,20 +119,25 @@ def restored_model(recipe: Any, model: Any, where: Any) -> Any:
     Raises:
         ValueError: if `model` has another recipe, or is missing where `recipe` alone can't make it.
     """
-    if model is not None:
-        own = to_recipe(model)
+    try:
+        if model is None:
+            return from_recipe(recipe)
+        own, fixed = to_recipe(model), _fixed_part(recipe)
         if own == recipe:
             return model
-        fixed = _fixed_part(recipe)
         if fixed is not None and own == {**recipe, "prior": recipe["prior"]["prior"]}:
             return replace(model, prior=PartlyFixed(model.prior, fixed))  # of the same network, a part is stochastic
-        raise ValueError(f"model is not the one in {where}: that is {_short(recipe)}, got {_short(own)}")
-    try:
-        return from_recipe(recipe)
-    except ValueError as error:
+    except _Own as error:
         raise ValueError(
             f"{where} holds draws of your own model; pass it: inference.load(path, model=...) ({error})"
         ) from error
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the model in {where} can't be read, or it is damaged: {error}") from error
+    raise ValueError(f"model is not the one in {where}: that is {_short(recipe)}, got {_short(own)}")
+
+
+class _Own(ValueError):
+    """A recipe that needs a function or a network of the user's own."""
 
 
 def _fixed_part(recipe: Any) -> Weights | None:
@@ -144,5 +150,5 @@ def _fixed_part(recipe: Any) -> Weights | None:
 
 def _short(recipe: Any) -> str:
     """A recipe in words, without the numbers of arrays."""
-    text = repr(recipe)
+    text = re.sub(r"'[A-Za-z0-9+/=]{100,}'", "'...'", repr(recipe))
     return text if len(text) < _LONG else f"{text[:_LONG]}..."

@@ -32,6 +32,7 @@ from inference.disk.journal import Journal
 __all__ = ["RunDirectory", "described", "differences", "surroundings"]
 
 _FORMAT = 1
+_LONG = 500  # characters of a value in a message
 _PACKAGES = ("touchstone-bnn", "jax", "jaxlib", "numpyro", "optax", "numpy")
 _ASKED = (
     "model", "identity", "method", "seed", "temperature", "tempering", "arguments", "arrays", "versions"
@@ -217,7 +218,12 @@ def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
         return [
             line for i, pair in enumerate(zip(theirs, ours, strict=True)) for line in differences(*pair, f"{name}[{i}]")
         ]
-    return [] if repr(theirs) == repr(ours) else [f"{name}: {theirs!r} there, {ours!r} here"]
+    return [] if repr(theirs) == repr(ours) else [f"{name}: {_brief(theirs)} there, {_brief(ours)} here"]
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < _LONG else f"{text[:_LONG]}..."
 
 
 def _fingerprint(array: np.ndarray) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def plan(
         every = max(method.chains, fits(method))
         given = None if start is None else sites_of(start, bound.target, bound.data, every)
         if given is not None:
-            notes += same_members(method, given)
+            notes += same_members(method, given, bound.target.position(bound.data))
         return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes, given)
 
 

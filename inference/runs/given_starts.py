@@ -6,7 +6,7 @@ start at random, as they would otherwise; the noise beside the weights of a netw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from data.rows import spaced
 from inference.methods import Method
 from inference.results.posterior import Posterior
 from inference.target.density import Data, Target, latent_sites
-from models import Network, module_weights
+from models import Network, PartlyFixed, module_weights
 
 __all__ = ["is_given", "same_members", "sites_of"]
 
@@ -45,7 +45,9 @@ def sites_of(start: Any, target: Target, data: Data, chains: int) -> Sites:
     shapes = {name: site["fn"].shape() for name, site in _latent(target, data).items()}
     values = _by_name(start, target.model, chains)
     found = {name: value for name, value in values.items() if name in shapes}
-    unknown = [name for name in values if name not in shapes]
+    prior = getattr(target.model, "prior", None)
+    fixed = prior.weights.arrays if isinstance(prior, PartlyFixed) else {}
+    unknown = [name for name in values if name not in shapes and name not in fixed]
     if unknown and not isinstance(start, Posterior):  # which may be of a larger model, with what follows from others
         raise ValueError(f"start has '{unknown[0]}', which is no latent site of the model; it has {', '.join(shapes)}")
     if not found:
@@ -53,8 +55,13 @@ def sites_of(start: Any, target: Target, data: Data, chains: int) -> Sites:
     return {name: _of_chains(name, value, shapes[name], chains) for name, value in found.items()}
 
 
-def same_members(method: Method, given: Sites) -> tuple[str, ...]:
-    """A note if all members of an ensemble, or all restarts, start at one place and see the same rows at each step."""
+def same_members(method: Method, given: Sites, sites: Iterable[str]) -> tuple[str, ...]:
+    """A note if all members of an ensemble, or all restarts, start at one place and see the same rows at each step.
+
+    `sites` are the latent ones; those that are not given start at random, but for the noise.
+    """
+    if set(sites) - set(given) - {"noise"}:
+        return ()
     if method.kind != "point" or getattr(method, "batch_size", None) or getattr(method, "bootstrap", False):
         return ()
     if any(len(values) == 1 or (values != values[:1]).any() for values in given.values()):

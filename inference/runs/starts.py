@@ -34,6 +34,7 @@ from models import Network
 __all__ = ["Starts", "find_starts", "fits", "start_of"]
 
 _STEPS = 1000
+_TRIES = 100  # of random values for what is not given
 _BATCH, _WHOLE = 128, 2000  # rows per step, and the number of rows up to which all of them are used
 
 
@@ -146,15 +147,21 @@ def _at_given(method: Method, target: Target, data: Data, key: jax.Array, given:
     began = time.perf_counter()
     held = _held(target.model, target, data) if isinstance(target.model, Network) else ()
     others = tuple(name for name in held if name not in given)
+    drawn = sorted(set(target.position(data)) - set(given) - set(others))
     positions = []
     with tracing(method.precision):
         for i in range(max(method.chains, fits(method))):
             sites = {name: values[i].astype(method.precision) for name, values in given.items()}
-            position, density, good = programs.placed(target, data, jax.random.fold_in(key, i), sites, others)
-            if not good:
+            for attempt in range(_TRIES if drawn else 1):
+                own = jax.random.fold_in(jax.random.fold_in(key, i), attempt)
+                position, density, good = programs.placed(target, data, own, sites, others)
+                if good:
+                    break
+            else:
                 raise ValueError(
                     f"start: the log density is {density} at the given weights of chain {i}, or its gradient is not "
                     "finite; they may be outside the support of a prior, or too large for these data"
+                    + (f"; {', '.join(drawn)} were not given, and {_TRIES} random values did not help" if drawn else "")
                 )
             positions.append(position)
     return Starts(positions, "given", Cost(time.perf_counter() - began, 0.0, 0, 0))

@@ -133,14 +133,10 @@ def from_equinox(
             leaves.append(Constant(path, np.asarray(leaf)) if eqx.is_array(leaf) else leaf)
     check_names((leaf for leaf in leaves if isinstance(leaf, Parameter)), name)
     hashable(name, (structure, tuple(leaves)))
-    code = code_of(parts, leaves_of(leaves))
+    arrays = [leaf for leaf in leaves if isinstance(leaf, Parameter | Constant)]  # others are settings of modules
+    code = code_of(parts, arrays)
     sizes = [part.num_embeddings for part in parts if isinstance(part, eqx.nn.Embedding)]
     return Network(EquinoxModule(name, structure, tuple(leaves), max(sizes, default=None), code), prior, likelihood)
-
-
-def leaves_of(leaves: list[Any]) -> list[Any]:
-    """The leaves that have a name of their own: parameters and constants; functions are settings of their modules."""
-    return [leaf for leaf in leaves if isinstance(leaf, Parameter | Constant)]
 
 
 def _modules(module: Any) -> list[Any]:
@@ -168,4 +164,4 @@ def _fan_in(path: tuple[Any, ...], values: dict[tuple[Any, ...], Any]) -> int:
     """The inputs of a unit: all axes of a weight but the first; of a bias, those of the weight beside it."""
     beside = values.get((*path[:-1], "weight"))
     shape = np.shape(values[path] if beside is None else beside)
-    return int(np.prod(shape[1:])) if len(shape) > 1 else int(np.prod(shape))  # gains, offsets: as many as channels
+    return int(np.prod(shape[1:])) if len(shape) > 1 else 1

@@ -10,6 +10,7 @@ at hand. Other layers compute what they compute; guides that need to know a laye
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,7 +32,7 @@ from models.architectures.lifted import (
     sampled,
 )
 from models.architectures.sequences import Lookup
-from models.layers import Batch, affine, apply
+from models.layers import Batch, LinearMap, affine, apply
 from models.likelihoods import Gaussian, Likelihood
 from models.networks import Network
 from models.priors import Normal, Prior
@@ -75,7 +76,7 @@ class FlaxModule:
         values = as_arrays(self.constants) | sampled(self.parameters, prior)
         module = nnx.merge(self.graph, nnx.from_flat_state(list(values.items())))
         for path, part in nnx.iter_modules(module):
-            _announcing(".".join(map(str, path)) or "module", part)
+            _announcing(".".join(map(str, path)) or "module", part, len(x))
         return rows_of_outputs(module(x), x, outputs, self.name)
 
     def values_of(self, module: Any) -> dict[tuple[Any, ...], np.ndarray] | None:
@@ -154,12 +155,12 @@ def _fan_in(path: tuple[Any, ...], values: dict[tuple[Any, ...], Any]) -> int:
     return int(np.prod(shape[:-1])) if len(shape) > 1 else shape[0]  # gains and offsets: as many as channels
 
 
-def _announcing(layer: str, part: Any) -> None:
-    """Let a plain layer announce what it computes; other modules are left as they are."""
+def _announcing(layer: str, part: Any, rows: int) -> None:
+    """Let a plain layer announce what it computes on a batch of `rows`; other modules are left as they are."""
     kinds = _kinds()
     if type(part) in kinds and kinds[type(part)].plain(part):
         part.__class__ = kinds[type(part)]
-        vars(part)["_touchstone_layer"] = layer
+        vars(part)["_touchstone"] = layer, rows
 
 
 @cache
@@ -173,9 +174,8 @@ def _kinds() -> dict[type, Any]:
             return _default(part) and part.dot_general is jax.lax.dot_general
 
         def __call__(self, inputs: Array, *args: Any, **options: Any) -> Array:
-            if inputs.ndim < 2:  # not a batch
-                return super().__call__(inputs, *args, **options)
-            return apply(vars(self)["_touchstone_layer"], affine, inputs, *_weights(self))
+            whole = inputs.ndim > 1
+            return _applied(self, affine if whole else None, super().__call__, inputs, *_weights(self))
 
     class Conv(nnx.Conv):
         @staticmethod
@@ -187,11 +187,10 @@ def _kinds() -> dict[type, Any]:
             return own and same and dilated == {1} and len(set(_each(part.strides, places))) == 1
 
         def __call__(self, inputs: Array, *args: Any, **options: Any) -> Array:
-            if inputs.ndim != len(self.kernel_size) + 2:  # not one batch
-                return super().__call__(inputs, *args, **options)
             stride = _each(self.strides, len(self.kernel_size))[0]
-            function = Convolution(stride, str(self.padding).lower())
-            return apply(vars(self)["_touchstone_layer"], function, inputs, *_weights(self))
+            whole = inputs.ndim == len(self.kernel_size) + 2
+            function = Convolution(stride, str(self.padding).lower()) if whole else None
+            return _applied(self, function, super().__call__, inputs, *_weights(self))
 
     class Embed(nnx.Embed):
         @staticmethod
@@ -199,9 +198,23 @@ def _kinds() -> dict[type, Any]:
             return part.dtype in (None, part.param_dtype)
 
         def __call__(self, inputs: Array, *args: Any, **options: Any) -> Array:
-            return apply(vars(self)["_touchstone_layer"], Lookup(), inputs, self.embedding[...])
+            whole = inputs.ndim > 1
+            return _applied(self, Lookup() if whole else None, super().__call__, inputs, self.embedding[...])
 
     return {nnx.Linear: Linear, nnx.Conv: Conv, nnx.Embed: Embed}
+
+
+def _applied(
+    part: Any, function: LinearMap | None, itself: Callable[[Array], Array], inputs: Array, *weights: Array
+) -> Array:
+    """What a layer computes: `function` where it is called on the whole batch; else `itself`, which guides don't know.
+
+    A layer that is mapped over rows, or called on something else than the rows, can't be told to draw for each row.
+    """
+    layer, rows = vars(part)["_touchstone"]
+    if function is None or len(inputs) != rows:
+        return apply(layer, lambda inputs, *weights: itself(inputs), inputs, *weights)
+    return apply(layer, function, inputs, *weights)
 
 
 def _default(part: Any) -> bool:

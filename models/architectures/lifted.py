@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -85,7 +86,8 @@ class Constant:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"{self.path} {hashlib.sha256(self.value.tobytes()).hexdigest()}"
+        digest = hashlib.sha256(self.value.tobytes()).hexdigest()
+        return f"{self.path} {self.value.shape} {self.value.dtype} {digest}"
 
 
 def sampled(parameters: Iterable[Parameter], prior: Prior) -> dict[tuple[Any, ...], Array]:
@@ -167,36 +169,41 @@ def check_names(parameters: Iterable[Parameter], name: str) -> None:
 def code_of(parts: Iterable[Any], what: Iterable[Any]) -> str:
     """A fingerprint of a module: the source of the user's classes, settings such as strides, and `what` it holds.
 
-    The source of a library's class is left out, because it changes from release to release.
+    The same in every process, and wherever the user's classes are imported from. The source of a library's class is
+    left out, because it changes from release to release.
     """
     lines = [repr(each) for each in what]
     for part in parts:
-        kind = type(part)
-        lines.append(f"{kind.__module__}.{kind.__qualname__}")
-        if kind.__module__.partition(".")[0] not in _LIBRARIES:
-            lines.append(_source(kind))
-        settings = {name: _setting(value) for name, value in vars(part).items() if not name.startswith("_")}
-        lines.append(repr(sorted((name, value) for name, value in settings.items() if value is not None)))
+        settings = sorted((name, _setting(value)) for name, value in vars(part).items() if not name.startswith("_"))
+        lines.append(f"{_code(type(part))} {settings}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _source(kind: Any) -> str:
+def _code(value: Any) -> str:
+    """A class or function: by its name if it is a library's, by its name and source if it is the user's own."""
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    library = (getattr(value, "__module__", None) or "").partition(".")[0]
+    if library in _LIBRARIES:
+        return f"{library} {name}"
     try:
-        return inspect.getsource(kind)
+        return f"{name} {inspect.getsource(inspect.unwrap(value))}"
     except (OSError, TypeError):  # defined where there is no file, such as an interactive session
-        return str(kind.__qualname__)
+        return str(name)
 
 
-def _setting(value: Any) -> str | None:
-    """A setting of a layer, as text that is the same in every process; None for what is not a setting."""
-    if callable(value) and hasattr(value, "__qualname__"):
-        own = getattr(value, "__module__", "").partition(".")[0] not in _LIBRARIES
-        return f"{getattr(value, '__module__', '')}.{value.__qualname__} {_source(value) if own else ''}"
-    if isinstance(value, str | int | float | bool | type(None)):
+def _setting(value: Any) -> str:
+    """A setting of a layer in words that are the same in every process; of anything else, what kind of thing it is."""
+    if value is None or isinstance(value, str | int | float):
         return repr(value)
-    if isinstance(value, tuple | list) and all(isinstance(item, str | int | float | bool | tuple) for item in value):
-        return repr(value)
-    return None
+    if isinstance(value, partial):
+        return f"partial {_setting(value.func)} {_setting(value.args)} {_setting(value.keywords)}"
+    if isinstance(value, Mapping):
+        return repr(sorted((str(key), _setting(item)) for key, item in value.items()))
+    if isinstance(value, tuple | list):
+        return repr([_setting(item) for item in value])
+    if callable(value) and hasattr(value, "__name__"):
+        return _code(value)
+    return type(value).__qualname__
 
 
 def hashable(name: str, value: Any) -> None:

@@ -113,6 +113,12 @@ def test_it_is_stored_and_compared_by_value(tmp_path):
     assert inference.load(tmp_path / "p.npz").model == model
 
 
+def test_a_covariance_that_was_computed_in_float32():
+    single = np.cov(np.concatenate([X, X[:, :1]], axis=1), rowvar=False, dtype=np.float32)
+    single[0, 1] *= 1 + 1e-6
+    assert len(models.EmpCov(single).covariance) == 4
+
+
 BAD = {
     "another layer": (
         lambda: models.mlp((4,), prior=PRIOR).validate(X),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+from types import ModuleType
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +17,7 @@ from numpyro.infer.util import log_density
 
 import inference
 import models
+from models.architectures.lifted import code_of
 
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(30, 2)).astype(np.float32)
@@ -237,6 +242,56 @@ def test_other_settings_are_another_network(tmp_path):
     assert models.to_recipe(strides[0]) != models.to_recipe(strides[1])
 
 
+class Chain(eqx.Module):
+    """Layers and functions in one list, some of them in pairs."""
+
+    layers: list
+
+    def __init__(self, activation):
+        first, last = jax.random.split(jax.random.key(0))
+        self.layers = [(eqx.nn.Linear(2, 3, key=first), activation), (eqx.nn.Linear(3, 1, key=last), jax.nn.relu)]
+
+    def __call__(self, x):
+        (first, activation), (last, _) = self.layers
+        return last(activation(first(x)))
+
+
+def test_functions_inside_containers_are_settings_too():
+    recipes = [
+        models.to_recipe(models.from_equinox(Chain(activation), likelihood=NOISE))
+        for activation in (jnp.tanh, jax.nn.relu, partial(jax.nn.leaky_relu, negative_slope=0.3), jnp.tanh)
+    ]
+    assert recipes[0] == recipes[3]
+    assert recipes[0] != recipes[1] != recipes[2]
+    assert "0x" not in code_of([Chain(jax.nn.relu)], [])
+
+
+def test_a_fingerprint_does_not_depend_on_where_the_class_comes_from(monkeypatch):
+    before = models.to_recipe(LIFTED["flax"]())
+    elsewhere = ModuleType("elsewhere")
+    elsewhere.__file__ = __file__
+    monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
+    monkeypatch.setattr(Flax, "__module__", "elsewhere")
+    assert models.to_recipe(LIFTED["flax"]()) == before
+
+
+def test_the_gains_of_a_normalisation_keep_their_prior_under_fan_in():
+    class Normed(eqx.Module):
+        norm: eqx.nn.LayerNorm
+        output: eqx.nn.Linear
+
+        def __init__(self):
+            self.norm, self.output = eqx.nn.LayerNorm(2), eqx.nn.Linear(2, 1, key=jax.random.key(0))
+
+        def __call__(self, x):
+            return self.output(self.norm(x))
+
+    model = models.from_equinox(Normed(), models.Normal(1.0, fan_in=True), NOISE)
+    scales = {site.name: model.prior.scale_of(site) for site in model.sites(X)}
+    assert scales["norm.weight"] == 1.0
+    assert scales["output.weight"] == pytest.approx(1 / np.sqrt(2))
+
+
 class Strided(nnx.Module):
     """A convolution with a stride."""
 
@@ -262,6 +317,8 @@ def test_layers_that_are_mapped_or_called_on_a_vector_compute_what_flax_computes
     weights = _of_module(module)
     weights["module.vector"] = weights.pop("vector")
     np.testing.assert_allclose(models_outputs(model, weights, X), module(X), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="is for the layers of models, which 'inner' is not"):
+        inference.run(model, X, Y, method="svi", guide="dropout", progress=False)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ def test_a_model_whose_random_starts_are_all_infinite_starts_where_it_is_told():
 def test_members_that_would_all_be_the_same_are_told_of():
     with pytest.warns(inference.TouchstoneWarning, match="so they will be the same"):
         inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=WEIGHTS, progress=False)
+    some = {"output.bias": WEIGHTS["output.bias"]}  # then the others are drawn for each
+    inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=some, progress=False)
 
 
 def test_a_module_whose_weights_are_made_of_other_sites_is_refused():

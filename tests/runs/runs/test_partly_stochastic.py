@@ -126,7 +126,8 @@ def test_a_lifted_network_and_its_own_weights(tmp_path):
 
     module = Net()
     model = models.from_flax(module, likelihood=models.Gaussian(scale=0.3))
-    posterior = inference.run(model, X, Y, stochastic="output", weights=module, **SHORT)
+    begun = {**SHORT, "start": module}
+    posterior = inference.run(model, X, Y, stochastic="output", weights=module, **begun)
     np.testing.assert_array_equal(posterior.model.prior.weights.arrays["hidden.weight"], module.hidden.kernel[...])
     assert set(posterior.draws) == {"output.weight", "output.bias"}
     posterior.save(tmp_path / "p.npz")
@@ -157,6 +158,21 @@ def test_an_array_that_changes_later_changes_nothing():
     posterior = inference.run(MODEL, X, Y, stochastic="output", weights=mine, **SHORT)
     mine["hidden0.bias"][:] = 0.0
     assert (posterior.model.prior.weights.arrays["hidden0.bias"] != 0).all()
+
+
+DAMAGED = [
+    {"record": "Network", "prior": {"record": "PartlyFixed", "prior": 1, "weights": 3}},
+    {"record": "PartlyFixed"},
+    {"record": []},
+    {"record": "Network", "prior": {"record": "PartlyFixed"}},
+]
+
+
+@pytest.mark.parametrize("recipe", DAMAGED)
+@pytest.mark.parametrize("model", [None, MODEL])
+def test_damaged_recipes_are_value_errors(recipe, model):
+    with pytest.raises(ValueError, match=r"damaged|is not the one in"):
+        models.restored_model(recipe, model, "here")
 
 
 @pytest.mark.parametrize("weights", [3, {"a": 1}, {"a": ["<f4", [2], "!"]}, {"a": ["|O", [1], ""]}])
