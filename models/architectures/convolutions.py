@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 
 import jax
@@ -122,9 +123,15 @@ def average_pool(x: Float[Array, "n *places c"], window: int) -> Float[Array, "n
 
 
 def max_pool(x: Float[Array, "n *places c"], window: int) -> Float[Array, "n *outputs c"]:
-    """The largest value of every block of `window` places in each dimension; left-over places are left out."""
+    """The largest value of every block of `window` places in each dimension; left-over places are left out.
+
+    By comparing two at a time. The gradient of a maximum over an axis divides by how many values equal it, and where
+    the compiler computes the values twice, rounded differently, none does: 0 / 0.
+    """
     blocks, axes = _blocks(x, window)
-    return blocks.max(axis=axes)
+    for axis in reversed(axes):
+        blocks = reduce(jnp.maximum, jnp.unstack(blocks, axis=axis))
+    return blocks
 
 
 def _blocks(x: Array, window: int) -> tuple[Array, tuple[int, ...]]:

@@ -112,3 +112,11 @@ def test_a_word_is_dropped_in_all_its_places():
             if kept[0]:
                 np.testing.assert_allclose(row[np.flatnonzero(tokens == word)[0]], table[word], rtol=1e-6)
     assert 0.2 < np.mean([np.any(values[i, 0]) for i in range(24)]) < 0.8  # rows differ in their masks
+
+
+def test_words_through_rectifiers_and_a_maximum_have_a_gradient_inside_a_loop():
+    """The compiler computes what is compared with the maximum twice, there: none may equal it."""
+    model = models.cnn_lstm(12, 4, 3, 3, 2, 4, likelihood=models.Categorical(3))
+    tokens = np.random.default_rng(0).integers(0, 12, size=(24, 16))
+    found = inference.run(model, tokens, np.arange(24) % 3, method="map", steps=5, progress=False)
+    assert np.isfinite(found.curves["loss"]).all()
