@@ -130,7 +130,8 @@ def test_members_that_would_all_be_the_same_are_told_of():
     with pytest.warns(inference.TouchstoneWarning, match="so they will be the same"):
         inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=WEIGHTS, progress=False)
     some = {"output.bias": WEIGHTS["output.bias"]}  # then the others are drawn for each
-    inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=some, progress=False)
+    members = inference.run(MODEL, X, Y, method="ensemble", chains=2, steps=2, start=some, progress=False)
+    assert (members.draws["output.weight"][0] != members.draws["output.weight"][1]).all()
 
 
 def test_a_module_whose_weights_are_made_of_other_sites_is_refused():
