@@ -201,7 +201,7 @@ def _ratios(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> tu
 def _log_likelihood(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """The log-likelihood of all rows together under each draw, (chain * draw,)."""
     blocks = _blocks(posterior, inputs, targets)
-    return sum(prediction.log_prob_by_draw(some).sum(axis=2).ravel() for prediction, some in blocks)
+    return np.sum([prediction.log_prob_by_draw(some).sum(axis=2).ravel() for prediction, some in blocks], axis=0)
 
 
 def _blocks(posterior: Posterior, inputs: np.ndarray, targets: np.ndarray) -> Iterator[tuple[Prediction, np.ndarray]]:
