@@ -5,7 +5,7 @@ and step sizes, reaches it as arrays in `settings`. So runs that differ in those
 read an option that the program does not depend on. Its state is made of arrays only, and `step` is pure, so the driver
 can run it in any number of pieces, show its progress, stop it and, from the state alone, resume it. A run has up to
 three stages, all run by the same driver: the chains' starts may come from an ensemble, a `pilot` may find settings that
-all chains share, then the chains run.
+all chains share, in one round or several, then the chains run.
 
 What a method has to say about its draws is a note, a concern or a caveat. A note is known before the run, and no
 verdict depends on it. A concern is found in the draws when the run is over, and fails the verdict. A caveat always
@@ -14,7 +14,7 @@ holds for the method's draws, even where they have converged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,7 +26,7 @@ from inference.target.data_remarks import noiseless
 from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer
 
-__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Kernel", "Method", "Step"]
+__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Found", "Kernel", "Method", "Rehearsal", "Step"]
 
 KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
@@ -50,6 +50,35 @@ class Step(NamedTuple):
     emission: Emission
     complete: Any = True
     work: Any = 1
+
+
+class Rehearsal(NamedTuple):
+    """What a round of a pilot has shown.
+
+    Attributes:
+        states: the last state of each of its chains.
+        statistics: the scalars of its draws, (chain, draw).
+        functions: gives the functions of its draws, (chain, draw, k); the sites' values, if the model is not a network.
+    """
+
+    states: Sequence[Any]
+    statistics: dict[str, np.ndarray]
+    functions: Callable[[], np.ndarray]
+
+
+class Found(NamedTuple):
+    """What a method has learned from a round of its pilot.
+
+    Attributes:
+        settings: those of the next round, or of the chains.
+        positions: where the pilot's chains got to, from which the next round, or the first chains, go on; None if they
+            begin at their own starts.
+        note: what a user should know; empty if all went well.
+    """
+
+    settings: Any
+    positions: list[Position] | None = None
+    note: str = ""
 
 
 class Kernel:
@@ -155,13 +184,17 @@ class Method:
         """Arrays that follow from options, model and data, computed once on the host and passed to the kernel."""
         return None
 
-    def pilot(self) -> Method | None:
-        """A one-chain method with the same kernel, run first, from the start of chain 0; None if there is no pilot."""
+    def pilot(self, settings: Any) -> Method | None:
+        """A method with the same kernel, run before the chains, from the first starts; None if nothing is to be found.
+
+        It is asked again after each round, with the settings that the round led to. The number of its chains must not
+        depend on the number of chains that the user asks for.
+        """
         return None
 
-    def tuned(self, settings: Any, state: Any) -> Any:
-        """The settings that all chains share, from the pilot's `settings` and its last `state`."""
-        return settings
+    def tuned(self, target: Target, data: Data, settings: Any, rehearsal: Rehearsal) -> Found:
+        """What a round of the pilot, which ran with `settings`, has found."""
+        raise NotImplementedError(f"{type(self).__name__} has no pilot")
 
     def conclude(self, target: Target, data: Data, state: Any, key: jax.Array) -> tuple[Emission, Any]:
         """Make the draws of a method that keeps none while it runs, from a chain's last state.

@@ -7,6 +7,7 @@ from models.architectures.lifted import module_weights
 from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
+from models.exchangeable_units import shared_shapes
 from models.fixed_weights import PartlyFixed, chosen_sites, partly_fixed
 from models.hierarchies import Hierarchical
 from models.input_covariances import EmpCov
@@ -53,6 +54,7 @@ __all__ = [
     "partly_fixed",
     "resnet20_frn",
     "restored_model",
+    "shared_shapes",
     "to_recipe",
     "with_numbers",
 ]

@@ -24,7 +24,7 @@ from models.priors import Prior, Site, unconstrained_scale
 from models.rules import as_prior
 from models.validation import finite_array
 
-__all__ = ["Architecture", "Network"]
+__all__ = ["Architecture", "Network", "Recorder"]
 
 
 @runtime_checkable
@@ -114,8 +114,8 @@ class Network:
         """The shapes of all weights and biases by name, fixed ones among them; nothing is computed."""
         return {site.name: shape for site, shape in self._recorded(x).asked}
 
-    def _recorded(self, x: np.ndarray) -> _Recorder:
-        recorder = _Recorder()
+    def _recorded(self, x: np.ndarray) -> Recorder:
+        recorder = Recorder()
         jax.eval_shape(lambda x: self.architecture(x, self.likelihood.heads, recorder), x[:1])
         return recorder
 
@@ -156,15 +156,21 @@ def _started(model: Callable[..., Any]) -> Callable[..., Any]:
     return handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=init_to_uniform(radius=1.0))
 
 
-class _Recorder(Prior):
-    """Stands in for a prior, and records which sites it is asked for."""
+class Recorder(Prior):
+    """Stands in for a prior, and records which sites it is asked for.
+
+    Attributes:
+        asked: each site with its shape, in the order in which the architecture asks.
+    """
 
     def __init__(self) -> None:
         self.asked: list[tuple[Site, tuple[int, ...]]] = []
 
     def sites(self) -> tuple[Site, ...]:
+        """The sites that it was asked for."""
         return tuple(site for site, _ in self.asked)
 
     def sample(self, site: Site, shape: tuple[int, ...]) -> Array:
+        """Record the site; its weights are zeros."""
         self.asked.append((site, shape))
         return jnp.zeros(shape)

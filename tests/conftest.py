@@ -24,7 +24,7 @@ _FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
 if jax.__version__.startswith("0.10."):
     _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")])
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 gc.set_threshold(50_000, 20, 20)
 os.environ.setdefault("MPLBACKEND", "agg")
 _hook = jaxtyping.install_import_hook(tests.helpers.shapes.annotated(), "tests.helpers.shapes.checked")

@@ -3,7 +3,7 @@
     run.json               model, method, seed, temperature, versions, and the shapes and SHA-256 of the data
     arguments-0.npy, ...   the arrays among the model's arguments
     run.lock               held, by the operating system, by the process that runs
-    start, pilot, chains   the stages; see `inference.disk.journal`
+    start, pilot, pilot1, ..., chains   the stages; see `inference.disk.journal`
 
 `run.json` is written once, last, before anything compiles; from then on the run can be resumed. A built-in model
 comes back from its recipe; a user's own function is passed again and compared, by its code and by a fingerprint of
@@ -40,7 +40,11 @@ _ASKED = (
 _HALF_WRITTEN = (".arguments-", ".run.json.", ".state-", ".manifest-")
 _OURS = ("run.lock", "arguments-", *_HALF_WRITTEN)  # what a run that never began may leave
 _MOST = 2**36  # bytes that an array of data may have
-_STAGES = ("start", "pilot", "chains")
+PILOTS = ("pilot", *(f"pilot{i}" for i in range(1, 8)))
+"""The stages of a pilot, one for each of its rounds."""
+
+STAGES = ("start", *PILOTS, "chains")
+"""All stages of a run, in order."""
 
 
 class RunDirectory:
@@ -107,7 +111,7 @@ class RunDirectory:
 
     def stage(self, name: str) -> Journal:
         """The journal of a stage."""
-        assert name in _STAGES
+        assert name in STAGES
         folder = self.path / name
         if folder.is_symlink():
             raise ValueError(f"{folder} is a link, which a run has none of")
@@ -137,7 +141,7 @@ class RunDirectory:
 
     def _tidy(self) -> None:
         """Remove what a kill has left half written."""
-        for folder in (self.path, *(self.path / stage for stage in _STAGES)):
+        for folder in (self.path, *(self.path / stage for stage in STAGES)):
             for path in folder.glob(".*"):
                 if path.name.startswith(_HALF_WRITTEN) and not folder.is_symlink():
                     path.unlink()

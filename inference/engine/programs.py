@@ -36,12 +36,12 @@ _PIECE_BYTES = 4 * 2**20  # bytes of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
 
 
-@in_a_hurry(static_argnames=("target", "how", "held"))
+@in_a_hurry(static_argnames=("target", "how", "held", "gradient"))
 def find_start(
-    target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...]
+    target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...], gradient: bool
 ) -> tuple[Position, jax.Array]:
-    """A random position, and whether its density and gradient are finite."""
-    return target.start(key, data, how, held)
+    """A random position, and whether its density and, if it is asked for, its gradient are finite."""
+    return target.start(key, data, how, held, gradient)
 
 
 @in_a_hurry(static_argnames=("target", "held"))

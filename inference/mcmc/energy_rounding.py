@@ -17,10 +17,11 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from inference.target.density import Position
+from inference.target.density import Data, Position, Target
 
-__all__ = ["energy_noise", "stretched", "too_noisy"]
+__all__ = ["energy_noise", "exact_log_densities", "stretched", "too_noisy"]
 
 _BEARABLE = 0.05  # nats: acceptance changes by 5 % at most
 _STRETCH = 2.0**-20
@@ -52,3 +53,21 @@ def too_noisy(name: str, noise: np.ndarray, log_density: np.ndarray, remedy: str
         f"{name}: rounding moves the energies by {size:.2g} nat, above {_BEARABLE}, so acceptance is partly chance, "
         f"and a smaller step does not help; {remedy}",
     )
+
+
+def exact_log_densities(
+    target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
+) -> tuple[jax.Array, ...]:
+    """The log density in float64 at the first `count` of the `positions`, by one loop that compiles it once."""
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+
+    def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
+        value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
+        with jax.enable_x64(True):
+            return values.at[i].set(value)
+
+    with jax.enable_x64(True):
+        nothing = jnp.zeros(len(positions), jnp.float64)
+    values = lax.fori_loop(0, count, evaluate, nothing)
+    with jax.enable_x64(True):
+        return tuple(values)

@@ -28,13 +28,21 @@ class TrajectoryKernel(Kernel):
     """Base of kernels whose state has a `path`, with the number of steps that are `left`, and a `position`."""
 
     def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
-        """Up to `limit` steps of a trajectory and, if they complete it, what becomes of its end."""
+        """Up to `limit` steps of a trajectory and, if they complete it, what becomes of its end.
+
+        A trajectory before the first iteration, which is numbered -1, only finds the density at the start.
+        """
         path = lax.cond(state.path.left == 0, self.launch, lambda state: state.path, state)
         steps = jnp.minimum(path.left, limit)
         path = lax.fori_loop(0, steps, lambda _, path: self.move(target, data, state, path), path)
         complete = path.left == 0
+        counts = complete & self.counts(state)
         state, statistics = self.arrive(target, data, state._replace(path=path), complete)
-        return Step(state, (target.constrain(state.position, data), statistics), complete, steps)
+        return Step(state, (target.constrain(state.position, data), statistics), counts, steps)
+
+    def counts(self, state: Any) -> jax.Array:
+        """Whether the trajectory under way is an iteration; one before the first, or of another warm-up, is not."""
+        return state.iteration >= 0
 
     def left(self, state: Any) -> int:
         """How many steps of the trajectory are left."""

@@ -24,6 +24,7 @@ from inference.results.function_space import probes
 from inference.results.posterior import Posterior
 from inference.results.running_averages import Average, Averages
 from inference.runs.given_starts import same_members, sites_of
+from inference.runs.piloting import Piloted, find_settings, pilot_chains
 from inference.runs.side_by_side import best, fit_together, restarts
 from inference.runs.starts import Starts, find_starts, fits
 from inference.runs.stopping import stop_of
@@ -125,22 +126,27 @@ def plan(
 
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
     """Run a plan; `ledger` gives each stage's ledger by the stage's name, which may hold part of the stage already."""
-    method, bound, settings = plan.method, plan.bound, plan.settings
+    method, bound = plan.method, plan.bound
     for note in plan.notes:
         tell(note)
     enable_compilation_cache()
     starts = find_starts(
-        method, bound.target, bound.data, jax.random.fold_in(plan.key, Stream.STARTS), progress, ledger, plan.given
+        method,
+        bound.target,
+        bound.data,
+        jax.random.fold_in(plan.key, Stream.STARTS),
+        progress,
+        ledger,
+        plan.given,
+        pilot_chains(method, plan.settings),
     )
     if fits(method) > 1:
         return _best(plan, starts, ledger("chains"), progress)
-    cost, pilot = starts.cost, method.pilot()
-    if pilot is not None:
-        piloted = drive(_pilot_stage(plan, pilot, starts), ledger("pilot"), progress)
-        if piloted.interrupted:
-            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
-        settings, cost = method.tuned(settings, piloted.states[0]), cost + piloted.cost
-    outcome = drive(_chains_stage(plan, starts, settings), ledger("chains"), progress)
+    key = jax.random.fold_in(plan.key, Stream.PILOT)
+    piloted = find_settings(method, bound, plan.settings, key, starts, plan.keeping, ledger, progress)
+    for note in piloted.notes:
+        tell(note)
+    outcome = drive(_chains_stage(plan, piloted), ledger("chains"), progress)
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
     concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
     for concern in concerns:
@@ -152,8 +158,9 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         outcome.statistics,
         outcome.curves,
         outcome.averages,
-        cost=cost + outcome.cost,
+        cost=starts.cost + piloted.cost + outcome.cost,
         start=starts.how,
+        notes=plan.notes + piloted.notes,
         ended=outcome.ended,
         stopped=outcome.stopped,
         concerns=concerns,
@@ -161,23 +168,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     )
 
 
-def _pilot_stage(plan: Plan, pilot: Method, starts: Starts) -> Stage:
-    """The pilot: one chain from the first start, of which only the last state is of use."""
-    return Stage(
-        title=f"{plan.method.name} pilot",
-        method=pilot,
-        target=plan.bound.target,
-        data=[plan.bound.data],
-        key=jax.random.fold_in(plan.key, Stream.PILOT),
-        starts=starts.positions[:1],
-        settings=plan.settings,
-        keeping=replace(plan.keeping, inputs=None, keep="all"),
-        gather=False,
-    )
-
-
-def _chains_stage(plan: Plan, starts: Starts, settings: Any) -> Stage:
-    """All chains, each from its start."""
+def _chains_stage(plan: Plan, piloted: Piloted) -> Stage:
+    """All chains, each from its start or from where the pilot got to."""
     method, bound = plan.method, plan.bound
     return Stage(
         title=method.name,
@@ -185,8 +177,8 @@ def _chains_stage(plan: Plan, starts: Starts, settings: Any) -> Stage:
         target=bound.target,
         data=[bound.data] * method.chains,
         key=plan.key,
-        starts=starts.positions,
-        settings=settings,
+        starts=piloted.positions,
+        settings=piloted.settings,
         keeping=plan.keeping,
         stop=stop_of(method, plan.model, plan.keeping.probes, bound.deterministic),
     )

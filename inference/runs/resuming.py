@@ -20,7 +20,7 @@ from data import Split
 from data.pairs import as_pair
 from inference.catalogue import METHODS
 from inference.disk.journal import Journal
-from inference.disk.run_directory import RunDirectory, described, differences, surroundings
+from inference.disk.run_directory import STAGES, RunDirectory, described, differences, surroundings
 from inference.engine import programs
 from inference.engine.chain import saved_shapes
 from inference.engine.ledger import Values
@@ -125,7 +125,7 @@ def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Post
     lines = [line for line in differences(asked, now) if not line.startswith("versions.")]
     if lines:
         raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}")
-    stages = {name: folder.stage(name) for name in ("start", "pilot", "chains")}
+    stages = {name: folder.stage(name) for name in STAGES}
     saves = [stage.manifest for stage in stages.values() if stage.manifest is not None]
     chains = stages["chains"]
     fitted = not planned.method.kept  # then the draws are made from the states

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -60,6 +61,7 @@ def find_starts(
     progress: bool,
     ledger: Callable[[str], Ledger],
     given: dict[str, np.ndarray] | None = None,
+    least: int = 1,
 ) -> Starts:
     """A start for each chain, or each fit, of a method; a start does not depend on how many others there are.
 
@@ -72,6 +74,7 @@ def find_starts(
         ledger: gives the ledger of the stage that trains starts.
         given: values of sites in every chain, (chain, *site), from which chains are to start; see
             `inference.runs.given_starts`.
+        least: the least number of starts; a pilot may have more chains than the user asked for.
 
     Raises:
         ValueError: if no random point, or not the given one, has a finite density.
@@ -82,16 +85,18 @@ def find_starts(
     if given is not None:
         return _at_given(method, target, data, random_key, given)
     if how in ("random", "prior"):
-        return _at_random(method, target, data, random_key, how)
+        return _at_random(max(method.chains, fits(method), least), method.precision, target, data, random_key, how)
     rows = len(data.arrays[0]) if isinstance(target.model, Network) else 0
     trainer = _Trainer(
-        chains=method.chains if how == "ensemble" else fits(method),
+        chains=max(method.chains, least) if how == "ensemble" else fits(method),
         steps=_STEPS,
         batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
         held=_held(target.model, target, data) if isinstance(target.model, Network) else (),
     )
-    first = _at_random(trainer, target, data, random_key, "random", trainer.held)
+    # The first step of the training shows whether there is a gradient, so the search need not compile one.
+    search = partial(_at_random, trainer.chains, method.precision, target, data, random_key, "random", trainer.held)
+    first = search(gradient=False)
     stage = Stage(
         title=f"{method.name} start",
         method=trainer,
@@ -103,12 +108,16 @@ def find_starts(
         keeping=Keeping("all", target.model, np.zeros(0)),
         gather=False,
     )
-    trained = drive(stage, ledger("start"), progress)
+    try:
+        trained = drive(stage, ledger("start"), progress)
+    except FloatingPointError:
+        search()  # raises if there is no gradient
+        raise
     if trained.interrupted:
         raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
     positions = [state.parameters for state in trained.states]
     if how == "map":
-        positions = positions * method.chains
+        positions = positions * max(method.chains, least)
     return Starts(positions, how, first.cost + trained.cost)
 
 
@@ -168,13 +177,21 @@ def _at_given(method: Method, target: Target, data: Data, key: jax.Array, given:
 
 
 def _at_random(
-    method: Method, target: Target, data: Data, key: jax.Array, how: str, held: tuple[str, ...] = ()
+    count: int,
+    precision: str,
+    target: Target,
+    data: Data,
+    key: jax.Array,
+    how: str,
+    held: tuple[str, ...] = (),
+    gradient: bool = True,
 ) -> Starts:
+    """`count` random starts with a finite density and, unless `gradient` is False, a finite gradient."""
     began = time.perf_counter()
     positions = []
-    with tracing(method.precision):
-        for i in range(max(method.chains, fits(method))):
-            position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held)
+    with tracing(precision):
+        for i in range(count):
+            position, found = programs.find_start(target, data, jax.random.fold_in(key, i), how, held, gradient)
             if not found:
                 raise explain_start(target, data, position)
             positions.append(position)

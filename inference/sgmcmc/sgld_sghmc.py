@@ -37,8 +37,9 @@ from typing import ClassVar
 import jax
 import numpy as np
 
+from inference.methods import Found, Rehearsal
 from inference.samplers import Sampler
-from inference.sgmcmc.langevin_step import LangevinKernel, State
+from inference.sgmcmc.langevin_step import LangevinKernel
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
 from inference.sgmcmc.temperatures import Bias
 from inference.target.density import Data, Target
@@ -181,14 +182,15 @@ class _StochasticGradient(Sampler):
         settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
         return settings.piloted(self._tuning) if self._piloted else settings
 
-    def pilot(self) -> _StochasticGradient | None:
+    def pilot(self, settings: Settings) -> _StochasticGradient | None:
         """One chain that finds a step size that is not given, and the preconditioner; None if neither is sought."""
-        return self._of_length(self._tuning - 1, 1) if self._piloted else None
+        return self._of_length(self._tuning - 1, 1) if settings.pilot else None
 
-    def tuned(self, settings: Settings, state: State) -> Settings:
+    def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
         """The chains' settings, with the step size and the preconditioner that the pilot found."""
-        found = jax.device_get(state.settings)
-        return Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size).found(found, self.schedule)
+        found = jax.device_get(rehearsal.states[0].settings)
+        chains = Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size)
+        return Found(chains.found(found, self.schedule))
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first log density that is not finite."""

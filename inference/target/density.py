@@ -194,9 +194,9 @@ class Target:
         return replace(self, identity=what)
 
     def start(
-        self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()
+        self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = (), gradient: bool = True
     ) -> tuple[Position, jax.Array]:
-        """A random position with finite density and gradient, and whether one was found.
+        """A random position with a finite density and, unless `gradient` is False, gradient, and whether one was found.
 
         A site whose `infer` entry has a "start_scale" starts at a normal draw with that scale around its "start_mean",
         or 0; others start at a uniform draw on (-2, 2) in unconstrained coordinates. If `how` is "prior", every site
@@ -206,7 +206,9 @@ class Target:
         def again(carry: tuple[jax.Array, Position, jax.Array]) -> tuple[jax.Array, Position, jax.Array]:
             attempt, _, _ = carry
             position = self._propose(jax.random.fold_in(key, attempt), data, how, held)
-            return attempt + 1, position, self._finite(position, data)[1]
+            if gradient:
+                return attempt + 1, position, self._finite(position, data)[1]
+            return attempt + 1, position, jnp.isfinite(self.log_density(position, data))
 
         nowhere = jax.tree.map(jnp.zeros_like, jax.eval_shape(partial(self._propose, how=how, held=held), key, data))
         _, position, found = lax.while_loop(

@@ -10,7 +10,7 @@ from inference import HMC, MCLMC
 from inference.target.binding import bind
 
 METROPOLIS = {
-    "hmc": HMC(target_acceptance=0.5, chains=2, draws=200),
+    "hmc": HMC(trajectory_length="prior", target_acceptance=0.5, chains=2, draws=200),
     "mclmc": MCLMC(adjusted=True, step_size=0.4, trajectory_length=0.8, warmup=0, chains=2, draws=200),
 }
 KERNELS = {

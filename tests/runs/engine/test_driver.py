@@ -255,8 +255,10 @@ def test_progress_in_a_log_is_a_few_plain_lines(conjugate, capsys):
 def test_progress_of_a_sampler_names_its_stages(conjugate, capsys):
     inference.run(conjugate.model, conjugate.x, conjugate.y, chains=2, **HMC)
     lines = capsys.readouterr().err.splitlines()
-    stages = ["hmc start chain 0", "hmc start chain 1", "hmc pilot", "hmc chain 0", "hmc chain 1"]
-    assert sorted(line.split(":")[0] for line in lines) == sorted(stages)
+    starts = [f"hmc start chain {i}" for i in range(4)]  # the pilot has four chains, whatever the user asks for
+    rounds = [f"hmc pilot chain {i}" for i in range(4)] * 3
+    stages = [line.split(":")[0] for line in lines]
+    assert sorted(stages) == sorted([*starts, *rounds, "hmc chain 0", "hmc chain 1"])
     assert any(line.startswith("hmc chain 1: 35/35  acceptance 0.") for line in lines)
 
 

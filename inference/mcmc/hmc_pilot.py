@@ -1,0 +1,172 @@
+r"""HMC's pilot: four chains that find the scales, the step size and the trajectory length which all chains share.
+
+It runs in rounds; between two rounds the host looks at all four chains. Their number does not depend on how many chains
+the user asks for, so that a chain's draws do not depend on its company.
+
+1. A quarter of `tuning`, with the prior's scales, and few steps a trajectory: the way to where the mass is.
+2. A quarter, with the scales of the first round, see `inference.mcmc.shared_scales`.
+3. The rest, with the scales of the second round and several lengths in turn.
+
+**The length.** With length t, a function f moves by (f' - f)^2, whose mean is 2 var(f) (1 - r) with r the
+autocorrelation from one draw to the next, so that a draw is worth (1 - r) / (1 + r) independent ones. The length that
+is taken is worth most per leapfrog step, for the functions at the probes and for their squared distances from the mean,
+of which the worse one counts: a trajectory that turns a function to its mirror image moves it far, and its square not
+at all. Where the best length is at an end of those that were tried, another round tries lengths around it.
+
+**A round that fails**, because a chain accepts far less than is aimed at or because steps diverge, is made again from
+where it got to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from inference.mcmc.hmc_adaptation import MOST_STEPS, Settings
+from inference.mcmc.shared_scales import shared_scales
+from inference.methods import Found, Rehearsal
+from inference.target.density import Data, Target
+from inference.target.prior_scales import relative_scales
+from models import Network, shared_shapes
+
+__all__ = ["Pilot", "best_length"]
+
+_CHAINS = 4
+_SCALING = 2  # rounds that find scales before lengths are tried
+_MOST = 5  # rounds
+_DEAR = 300  # steps a trajectory: lengths around those that take more are not tried
+_LEAST_ITERATIONS = 16  # of a round: each length is seen to move draws at least once
+_FIRST_STEP = 0.2  # in coordinates of the posterior's scale, where a step of 1 is too long
+_FAR = 0.25  # below the acceptance that is aimed at: a chain has not found its step
+_DIVERGENT = 0.2  # the share of divergent trajectories above which a round has failed
+_SLOWEST = 0.2  # the share of the functions that are waited for: one alone would be the noisiest
+_GOOD = 0.7  # of the most that a length is worth: the longest such length is taken, as one too short is the worse error
+_MOVED, _FAIR = 0.5, 0.5  # 1 - r that is sought even where it is worth less per step: a third of a draw per trajectory
+_LEAST = 1e-3  # a share of the variance, below which a length moves nothing
+
+
+class Pilot(NamedTuple):
+    """What HMC's pilot is to find.
+
+    Attributes:
+        tuning: iterations in all, unless a round is made again.
+        warmup: iterations of the warm-up of chains.
+        target: the acceptance that is aimed at.
+        mass: see `inference.HMC`.
+        seeks_length: whether the trajectory length is sought.
+        seeks_step: whether the step size of chains is sought.
+    """
+
+    tuning: int
+    warmup: int
+    target: float
+    mass: str
+    seeks_length: bool
+    seeks_step: bool
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether there are rounds; a pilot for the step size alone is one chain in one piece."""
+        return self.seeks_length or self.mass != "prior"
+
+    @property
+    def chains(self) -> int:
+        """How many chains it has."""
+        return _CHAINS if self.in_rounds else 1
+
+    def iterations(self, number: int) -> int:
+        """How many iterations a round has."""
+        if not self.in_rounds:
+            return self.tuning
+        return max(self.tuning // 4 if number < _SCALING else self.tuning // 2, _LEAST_ITERATIONS)
+
+    def first(self, settings: Settings) -> Settings:
+        """The settings of the first round; those of the chains, if nothing is sought."""
+        if not self.in_rounds and not self.seeks_step:
+            return settings.of_chains(self.warmup, self.seeks_step)
+        return settings.of_round(0, self.iterations(0), few=self.in_rounds)
+
+    def after(
+        self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal, step_size: float | None
+    ) -> Found:
+        """What a round has found: the settings of the next round or of the chains, which have a given `step_size`."""
+        number, accepted = int(settings.round), rehearsal.statistics["acceptance_rate"].mean(axis=1)
+        failed = accepted.min() < self.target - _FAR or rehearsal.statistics["diverging"].mean() > _DIVERGENT
+        length, again = self._length(settings, rehearsal)
+        steps = [float(state.adaptation.averaging.mean) for state in rehearsal.states]
+        step = math.exp(float(np.mean(steps)))
+        if self.mass != "prior":
+            settings = settings._replace(scale=self._scales(target, data, settings, rehearsal))
+            step = _FIRST_STEP * float(settings.unit) if number == 0 else step
+        one = settings.lengths.dtype.type
+        step = float(np.clip(step, length / MOST_STEPS, length))
+        settings = settings._replace(lengths=np.full_like(settings.lengths, length), step_size=one(step))
+        if not self.in_rounds:
+            return Found(settings.of_chains(self.warmup, self.seeks_step))
+        positions = [state.position for state in rehearsal.states]
+        if number + 1 < _MOST and (number < _SCALING or again or failed):
+            number += 1
+            tried = self.seeks_length and number >= _SCALING
+            return Found(settings.of_round(number, self.iterations(number), tried=tried), positions)
+        if step_size is not None:
+            settings = settings._replace(step_size=one(step_size))
+        note = (
+            f"hmc: the pilot's chains accepted {accepted.min():.2f} to {accepted.max():.2f} of their proposals where "
+            f"{self.target:g} was aimed at; each chain adapts its own step, but scales and length may not fit: use a "
+            "larger tuning"
+        )
+        return Found(settings.of_chains(self.warmup, self.seeks_step), positions, note if failed else "")
+
+    def _length(self, settings: Settings, rehearsal: Rehearsal) -> tuple[float, bool]:
+        """The length to go on with, and whether other lengths should be tried around it."""
+        if len(np.unique(settings.lengths)) == 1:
+            return float(settings.lengths[0]), False
+        scalars = rehearsal.statistics
+        length, place = best_length(scalars["trajectory_length"], scalars["n_steps"], rehearsal.functions())
+        edge = place in (0, len(settings.lengths) - 1)
+        return length, edge and float(scalars["n_steps"].mean()) < _DEAR
+
+    def _scales(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Any:
+        """The scales by the round's moments, relative to the unit."""
+        unit, precision = float(settings.unit), str(settings.lengths.dtype)
+        prior = {name: each * unit for name, each in relative_scales(target, data, precision)[0].items()}
+        shapes = {name: each.shape for name, each in prior.items()}
+        if self.mass == "tuned" and isinstance(target.model, Network):
+            shapes |= shared_shapes(target.model, np.asarray(data.arrays[0][:1]), shapes)
+        moments = [jax.device_get(state.adaptation.moments) for state in rehearsal.states]
+        scales = shared_scales(moments, shapes, prior)
+        return {name: (each / unit).astype(each.dtype) for name, each in scales.items()}
+
+
+def best_length(lengths: np.ndarray, steps: np.ndarray, functions: np.ndarray) -> tuple[float, int]:
+    """The length whose draws are worth most per step, and its place among the lengths that were tried.
+
+    Args:
+        lengths: the length of each trajectory, (chain, draw).
+        steps: its number of leapfrog steps.
+        functions: the functions of the draw that it ended with, (chain, draw, k).
+    """
+    functions = functions.astype(np.float64)
+    away = (functions - functions.mean(axis=(0, 1))) ** 2
+    tried = np.unique(lengths)
+    made = [lengths[:, 1:] == length for length in tried]
+    shares = np.minimum(_slowest(functions, made), _slowest(away, made))
+    worth = shares / (2 - shares) / [steps[:, 1:][these].mean() for these in made]
+    padded = np.concatenate([worth[:1], worth, worth[-1:]])
+    smooth = (padded[:-2] * padded[1:-1] * padded[2:]) ** (1 / 3)  # neighbours differ by a factor of 1.4
+    place = int(np.flatnonzero(smooth >= _GOOD * smooth.max())[-1])
+    while place + 1 < len(tried) and shares[place] < _MOVED and smooth[place + 1] >= _FAIR * smooth.max():
+        place += 1
+    return float(tried[place]), place
+
+
+def _slowest(values: np.ndarray, made: list[np.ndarray]) -> np.ndarray:
+    """1 - r after each length, for the slowest of the `values`, (chain, draw, k), together."""
+    values = values[..., values.var(axis=(0, 1)) > 0]
+    moved = np.diff(values, axis=1) ** 2 / (2 * values.var(axis=(0, 1)))
+    shares = np.stack([moved[these].mean(axis=0) for these in made])
+    slowest = np.argsort(shares.mean(axis=0))[: max(1, round(_SLOWEST * shares.shape[1]))]
+    return np.clip(shares[:, slowest].mean(axis=1), _LEAST, 2 - _LEAST)
