@@ -86,6 +86,19 @@ def resume(
 
 
 @app.command()
+def extend(
+    directory: Annotated[Path, typer.Argument(help="Directory of a run that `touchstone run --directory` began.")],
+    draws: Annotated[int, typer.Option(help="Draws per chain in all, those that are there included.")],
+) -> None:
+    """Make more draws of a run that has come to its end, and print its verdict."""
+    with _plain_errors():
+        posterior = inference.extend(directory, draws=draws)
+        chains, made = posterior.shape
+        typer.echo(f"{directory}: {chains} x {made} draws, ended: {posterior.ended}")
+        typer.echo(str(diagnostics.convergence(posterior)))
+
+
+@app.command()
 def sweep(
     name: Annotated[str, typer.Argument(metavar="DATA", help="A data set; `touchstone data` lists them.")],
     temperature: Annotated[str, typer.Option(help="Temperatures to sweep over, such as 0.1,0.3,1,3; or one.")] = "1",

@@ -17,6 +17,7 @@ from inference.results.posterior import Posterior
 from inference.results.prediction import Classification, Prediction, Regression
 from inference.results.pruning import centre, prune, signal_to_noise
 from inference.results.running_averages import Averages
+from inference.runs.extending import extend
 from inference.runs.folds import run_folds
 from inference.runs.loading import load
 from inference.runs.resuming import resume
@@ -61,6 +62,7 @@ __all__ = [
     "Sweep",
     "TouchstoneWarning",
     "centre",
+    "extend",
     "load",
     "prune",
     "resume",

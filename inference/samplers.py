@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,6 +83,10 @@ class Sampler(Method):
     def kept(self) -> Sequence[int]:
         """The last of every `thin` iterations after the warm-up."""
         return range(self._warmup + self._thin - 1, self.iterations, self._thin)
+
+    def extended(self, draws: int, until: Any) -> Sampler:
+        """This sampler with so many draws per chain, of which those of a shorter run are the first."""
+        return replace(self, draws=draws, until=until)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and the number of divergences, where the kernel emits them."""

@@ -32,6 +32,7 @@ from inference.host.telling import tell
 
 __all__ = ["Journal"]
 
+_COPIED = 64  # draws at a time
 _LONGEST = 60.0  # seconds between two saves, whatever share of the time they take
 
 
@@ -160,6 +161,25 @@ class Journal(Ledger):
             count = min((column.count(chain) for chain in chains), default=0)
             groups[group == "scalars"][name] = cut(column.values(), chains, count if most is None else min(count, most))
         return groups
+
+    def copy_to(self, other: Journal, draws: int, template: Callable[[], Any]) -> None:
+        """Copy all that the chains have emitted, and where they are, to a journal with room for more `draws`."""
+        chains = self.restore(len(self._manifests[0]["chains"]), template)
+        if None in chains:
+            raise ValueError(f"{self._folder}: draws are damaged; inference.resume computes them again, then extend")
+        emission: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+        for (group, name), column in self._columns.items():
+            emission[group == "scalars"][name] = np.empty(column.shape[2:], column.dtype)
+        other.begin(len(chains), draws, emission)
+        for i in range(len(chains)):
+            groups = self.values([i])
+            count = min(values.shape[1] for group in groups for values in group.values())
+            for first in range(0, count, _COPIED):
+                some = slice(first, first + _COPIED)
+                other.add(i, *({name: values[0, some] for name, values in group.items()} for group in groups))
+        self.close()
+        other.save([chain for chain in chains if chain], self.compile_seconds, self.run_seconds, "")
+        other.close()
 
     def look(self, template: Callable[[], Any] | None) -> tuple[Values, Values, list[Any]]:
         """Read, and only read, what the chains that have not stopped have drawn so far.

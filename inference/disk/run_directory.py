@@ -17,7 +17,8 @@ import io
 import json
 import os
 import platform
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +44,8 @@ _MOST = 2**36  # bytes that an array of data may have
 PILOTS = ("pilot", *(f"pilot{i}" for i in range(1, 8)))
 """The stages of a pilot, one for each of its rounds."""
 
+_LONGER, _GONE = "chains.longer", "chains.gone"  # folders that stand beside "chains" while it is lengthened
+
 STAGES = ("start", *PILOTS, "chains")
 """All stages of a run, in order."""
 
@@ -67,8 +70,34 @@ class RunDirectory:
         """Write down `asked`, what was asked for, and `arrays`, the arrays among the model's arguments."""
         for i, array in enumerate(arrays):
             write_durably(self.path / f"arguments-{i}.npy", _npy(array))
-        described = {"format": _FORMAT, "sha256": _digest(asked), **asked}
-        write_durably(self.path / "run.json", json.dumps(described, indent=1).encode())
+        write_durably(self.path / "run.json", _described(asked))
+
+    def lengthen(self, draws: int, asked: dict[str, Any], template: Callable[[], Any]) -> None:
+        """Make room for more `draws` per chain, and write down what is `asked` for now.
+
+        The draws are copied to a folder beside the old one, which takes its place when it is whole: see `_take_over`.
+        """
+        old, new = self.stage("chains"), Journal(self.path / _LONGER, self._every)
+        if old.manifest is not None:
+            old.copy_to(new, draws, template)
+        else:
+            (self.path / _LONGER).mkdir()
+        write_durably(self.path / _LONGER / "run.json", _described(asked))
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Let the longer chains, if they are whole, take the place of the old ones; every step may be made again."""
+        new, old, gone = (self.path / name for name in (_LONGER, "chains", _GONE))
+        if (new / "run.json").exists() and not new.is_symlink():
+            write_durably(self.path / "run.json", read_regular(new / "run.json", _MOST))
+            if old.exists():
+                os.rename(old, gone)
+            os.rename(new, old)
+        elif new.exists() and not new.is_symlink():  # a copy that was never completed
+            shutil.rmtree(new)
+        (old / "run.json").unlink(missing_ok=True)
+        if gone.exists() and not gone.is_symlink():
+            shutil.rmtree(gone)
 
     def asked(self) -> dict[str, Any]:
         """What was asked for when the run began.
@@ -140,7 +169,8 @@ class RunDirectory:
         return self
 
     def _tidy(self) -> None:
-        """Remove what a kill has left half written."""
+        """Remove what a kill has left half written, and complete what it has left undone."""
+        self._take_over()
         for folder in (self.path, *(self.path / stage for stage in STAGES)):
             for path in folder.glob(".*"):
                 if path.name.startswith(_HALF_WRITTEN) and not folder.is_symlink():
@@ -233,6 +263,11 @@ def _brief(value: Any) -> str:
 def _fingerprint(array: np.ndarray) -> dict[str, Any]:
     digest = hashlib.sha256(array.tobytes()).hexdigest()
     return {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest}
+
+
+def _described(asked: dict[str, Any]) -> bytes:
+    """The text of `run.json`."""
+    return json.dumps({"format": _FORMAT, "sha256": _digest(asked), **asked}, indent=1).encode()
 
 
 def _npy(array: np.ndarray) -> bytes:

@@ -94,6 +94,7 @@ class Driver:
             curves,
             averages=[chain.average for chain in self._going() if chain.average is not None],
             states=[chain.state for chain in self.chains],
+            saved=[chain.saved() for chain in self.chains],
             stopped={chain.number: chain.stopped for chain in self.chains if chain.stopped},
             cost=Cost(*self._seconds(), round(sum(chain.gradients for chain in self.chains)), peak_memory()),
             ended=self.ended,

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 
 from inference.engine.kept_draws import Keeping
-from inference.engine.ledger import Values
+from inference.engine.ledger import Saved, Values
 from inference.host.machine import Cost
 from inference.methods import Method
 from inference.results.running_averages import Average
@@ -69,6 +69,7 @@ class Outcome:
         curves: each scalar of the iterations of a method that optimises, (chain, step).
         averages: each chain's averaged predictions, if any were asked for.
         states: each chain's last state.
+        saved: each chain with all that is needed to continue it.
         stopped: the chains that stopped before their end and why; their draws are left out.
         cost: what the stage took, earlier processes included.
         ended: why it ended: "draws", all were made; "until", enough were; "interrupted", by Ctrl-C.
@@ -80,6 +81,7 @@ class Outcome:
     curves: Values
     averages: list[Average]
     states: list[Any]
+    saved: list[Saved]
     stopped: dict[int, str]
     cost: Cost
     ended: str

@@ -58,6 +58,7 @@ class Posterior:
         averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
         notes: what the run warned of before it began, such as data that lose digits; no verdict depends on it.
         concerns: what the run warned of when it was over; `diagnostics.convergence` counts each as a failure.
+        further: where the chains are, from which `inference.extend` goes on; None if that is not known.
     """
 
     model: Callable[..., Any]
@@ -80,6 +81,7 @@ class Posterior:
     guide: dict[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     concerns: tuple[str, ...] = ()
+    further: Any = None
 
     def __repr__(self) -> str:
         chains, draws = self.shape

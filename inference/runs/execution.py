@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,9 +13,10 @@ import numpy as np
 from data.pairs import inputs_of
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
-from inference.engine.ledger import Ledger, Values
+from inference.engine.ledger import Ledger, Saved, Values
 from inference.engine.stage import Stage
 from inference.host.compiling import enable_compilation_cache, tracing
+from inference.host.machine import Cost
 from inference.host.seeds import Stream, as_key
 from inference.host.telling import tell
 from inference.methods import Method
@@ -34,7 +35,7 @@ from inference.target.density import TEMPERINGS, Data
 from models import Network
 from models.validation import one_of, positive_number
 
-__all__ = ["Plan", "execute", "failed_restarts", "plan"]
+__all__ = ["Begun", "Further", "Plan", "draw", "execute", "failed_restarts", "plan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,38 @@ class Plan:
         )
 
 
+class Begun(NamedTuple):
+    """How the chains of a run begin.
+
+    Attributes:
+        piloted: their settings and positions.
+        start: how they started, in the words of `Posterior.start`.
+        cost: what all that was before them took.
+    """
+
+    piloted: Piloted
+    start: str
+    cost: Cost
+
+
+class Further(NamedTuple):
+    """Where the chains of a run in memory are.
+
+    Attributes:
+        plan: the run's plan.
+        begun: how its chains began.
+        ledger: what they have emitted.
+        saved: each chain.
+        cost: what the chains took.
+    """
+
+    plan: Plan
+    begun: Begun
+    ledger: Ledger
+    saved: list[Saved]
+    cost: Cost
+
+
 def plan(
     model: Callable[..., Any],
     args: tuple[Any, ...],
@@ -146,25 +179,33 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     piloted = find_settings(method, bound, plan.settings, key, starts, plan.keeping, ledger, progress)
     for note in piloted.notes:
         tell(note)
-    outcome = drive(_chains_stage(plan, piloted), ledger("chains"), progress)
+    return draw(plan, Begun(piloted, starts.how, starts.cost + piloted.cost), ledger("chains"), progress)
+
+
+def draw(plan: Plan, begun: Begun, ledger: Ledger, progress: bool) -> Posterior:
+    """Run the chains of a plan, from where they begin or from what the `ledger` already holds."""
+    method, bound = plan.method, plan.bound
+    outcome = drive(_chains_stage(plan, begun.piloted), ledger, progress)
     going = [chain for chain in range(method.chains) if chain not in outcome.stopped]
     concerns = method.concerns(bound.target, bound.data, outcome.statistics, going)
     for concern in concerns:
         tell(concern)
     for chain, why in outcome.stopped.items():
         tell(f"chain {chain} stopped before its end, and its draws are left out: {why}")
+    goes_on = isinstance(method, Sampler) and not ledger.durable  # on disk, the directory knows
     return plan.posterior(
         outcome.draws,
         outcome.statistics,
         outcome.curves,
         outcome.averages,
-        cost=starts.cost + piloted.cost + outcome.cost,
-        start=starts.how,
-        notes=plan.notes + piloted.notes,
+        cost=begun.cost + outcome.cost,
+        start=begun.start,
+        notes=plan.notes + begun.piloted.notes,
         ended=outcome.ended,
         stopped=outcome.stopped,
         concerns=concerns,
         guide=method.fitted(outcome.states[going[0]]),
+        further=Further(plan, begun, ledger, outcome.saved, outcome.cost) if goes_on else None,
     )
 
 

@@ -36,7 +36,7 @@ from inference.runs.starts import fits, start_of
 from models import restored_model, to_recipe
 from models.validation import positive_number
 
-__all__ = ["execute_in", "look", "resume"]
+__all__ = ["check_more", "execute_in", "extend_directory", "look", "resume"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -109,6 +109,37 @@ def resume(
             remedy = "" if any(not line.startswith("versions.") for line in lines) else "; other_versions=True goes on"
             raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}{remedy}")
         return execute(planned, folder.stage, progress)
+
+
+def extend_directory(
+    directory: str | Path,
+    longer: Callable[[Plan], Plan],
+    model: Callable[..., Any] | None,
+    progress: bool,
+    save_every: float,
+) -> Posterior:
+    """Resume a run as the `longer` one that its plan becomes; see `inference.extend`."""
+    positive_number("save_every", save_every)
+    folder = RunDirectory(directory, save_every)
+    asked = folder.asked()
+    with _until_full(directory), folder:
+        planned, now = _planned(folder, asked, model)
+        if lines := differences(asked, now):
+            raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}")
+        plan = longer(planned)
+        chains = folder.stage("chains")
+        made = max((chain["kept"] for chain in chains.manifest["chains"]), default=0) if chains.manifest else 0
+        check_more(plan.method, made)
+        form = partial(_saved_form, planned, *_driven(planned))
+        folder.lengthen(len(plan.method.kept), {**now, "method": plan.method.record()}, form)
+        return execute(plan, folder.stage, progress)
+
+
+def check_more(method: Method, made: int) -> None:
+    """Raise ValueError unless `method` makes more draws per chain than were `made`."""
+    wanted = len(method.kept)
+    if wanted <= made:
+        raise ValueError(f"draws are all draws per chain, and the run has {made}: give more than that, not {wanted}")
 
 
 def look(directory: str | Path, model: Callable[..., Any] | None = None) -> Posterior:

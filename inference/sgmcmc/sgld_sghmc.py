@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -48,7 +48,8 @@ from models.validation import fraction, one_of, positive_integer, positive_numbe
 
 __all__ = ["SGHMC", "SGLD"]
 
-_CYCLES, _TUNING = 4, 500
+_CYCLES, _ENDLESS = 2**30  # steps of a cycle that has no end: what a counter holds
+_TUNING = 4, 500
 _MOST_STEPS = 2**31 - 1  # as int32 counts them
 
 
@@ -171,6 +172,15 @@ class _StochasticGradient(Sampler):
         check_rows(self.name, self.batch_size, target, data)
         return self
 
+    def extended(self, draws: int, until: Any) -> _StochasticGradient:
+        """This sampler with so many draws; a schedule that depends on their number is refused."""
+        if self.schedule != "constant":
+            raise ValueError(
+                f"{self.name}: schedule='{self.schedule}' plans its steps over all draws, so more draws are another "
+                "run; begin one, or use schedule='constant'"
+            )
+        return replace(self, draws=draws, until=until)
+
     def kernel(self) -> LangevinKernel:
         """The kernel, with only what shapes the program: lengths and step sizes are in the settings."""
         precondition = self.preconditioner is not None
@@ -179,8 +189,13 @@ class _StochasticGradient(Sampler):
     def settings(self, target: Target, data: Data) -> Settings:
         """The pilot's settings if there is one, else the chains' settings."""
         ones = np.ones(sum(leaf.size for leaf in target.position(data).values()), self.precision)
-        settings = Settings.of(self._cycles, self.thin, ones, self.step_size)
+        settings = self._chain_settings(ones)
         return settings.piloted(self._tuning) if self._piloted else settings
+
+    def _chain_settings(self, preconditioner: np.ndarray) -> Settings:
+        """The settings of chains; with a constant step they don't depend on how many draws there will be."""
+        settings = Settings.of(self._cycles, self.thin, preconditioner, self.step_size)
+        return settings._replace(length=np.int32(_ENDLESS)) if self.schedule == "constant" else settings
 
     def pilot(self, settings: Settings) -> _StochasticGradient | None:
         """One chain that finds a step size that is not given, and the preconditioner; None if neither is sought."""
@@ -189,8 +204,7 @@ class _StochasticGradient(Sampler):
     def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
         """The chains' settings, with the step size and the preconditioner that the pilot found."""
         found = jax.device_get(rehearsal.states[0].settings)
-        chains = Settings.of(self._cycles, self.thin, found.preconditioner, self.step_size)
-        return Found(chains.found(found, self.schedule))
+        return Found(self._chain_settings(found.preconditioner).found(found, self.schedule))
 
     def watch(self, info: dict[str, np.ndarray], done: int) -> None:
         """Stop at the first log density that is not finite."""

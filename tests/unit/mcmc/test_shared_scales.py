@@ -60,8 +60,8 @@ def _turned(frequency: float, draws: int = 4000) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("frequency", [4.0, 2.0, 1.0, 0.7])
 def test_the_best_length_is_about_a_quarter_of_the_slowest_period(frequency):
-    # With r = cos(f t) a function is worth (1 - r) / (1 + r), its square (1 - r^2) / (1 + r^2): the worse of the two, per
-    # step, is highest near f t = pi / 2.
+    # With r = cos(f t) a function is worth (1 - r) / (1 + r), its square (1 - r^2) / (1 + r^2): the worse of the two is
+    # highest per step near f t = pi / 2.
     length, place = best_length(*_turned(frequency))
     assert LENGTHS[place] == length
     assert 0.7 < length / (np.pi / 2 / frequency) < 1.5
