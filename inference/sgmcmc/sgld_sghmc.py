@@ -48,8 +48,8 @@ from models.validation import fraction, one_of, positive_integer, positive_numbe
 
 __all__ = ["SGHMC", "SGLD"]
 
-_CYCLES, _ENDLESS = 2**30  # steps of a cycle that has no end: what a counter holds
-_TUNING = 4, 500
+_CYCLES, _TUNING = 4, 500
+_ENDLESS = 2**30  # steps of a cycle that has no end: what a counter holds
 _MOST_STEPS = 2**31 - 1  # as int32 counts them
 
 
