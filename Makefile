@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(VERSION)
 LOCK := $(if $(filter 3.11,$(VERSION)),requirements.lock,requirements-3.12.lock)
 
-.PHONY: demo quick test newer validate references newest check format bench reproduce clean
+.PHONY: demo quick test slow newer validate references newest check format bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
@@ -31,6 +31,10 @@ LONG_PROGRAMS := tests/accuracy/mcmc/test_references.py tests/accuracy/mcmc/test
 test: check
 	$(UNOPTIMISED) tests/unit tests/runs tests/survival tests/accuracy tests/examples $(LONG_PROGRAMS:%=--ignore=%)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(LONG_PROGRAMS)
+
+# The tests that take longest, which `make test` leaves out and CI does not: see tests/slow.txt.
+slow: $(READY)
+	$(UNOPTIMISED) -m slow tests
 
 # What a second version of Python and JAX must pass beside the first: the part of `make test` that meets them most.
 newer: $(READY)

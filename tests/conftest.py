@@ -37,6 +37,7 @@ from inference.engine.pace import pace  # noqa: E402
 pytest_plugins = ["tests.helpers.posteriors", "tests.helpers.run_directories"]
 
 TIERS = ("unit", "runs", "accuracy", "survival", "examples", "validation")
+SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 _EVENTS: list[str] = []
 jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
 
@@ -60,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         tier = item.path.relative_to(Path(__file__).parent).parts[0]
         assert tier in TIERS, f"{item.path} is in none of the tiers {', '.join(TIERS)}"
         item.add_marker(tier)
+        if item.nodeid.removeprefix("tests/") in SLOW:
+            item.add_marker("slow")
 
 
 @pytest.fixture

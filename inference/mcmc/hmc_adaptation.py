@@ -30,12 +30,12 @@ __all__ = ["MOST_STEPS", "MULTIPLES", "Adaptation", "Settings"]
 MOST_STEPS = 1_000_000
 """The most steps of a trajectory whose step size is adapted: a step size that needs more is lost."""
 
-MULTIPLES = tuple(2.0 ** (i / 2) for i in range(-4, 4))
-"""The lengths that a round tries in turn, over the length that it began with: from a quarter to 2.8."""
+MULTIPLES = tuple(2.0 ** (i / 2) for i in range(6))
+"""The lengths that a round tries in turn, over the length that it began with: from 1 to 5.7."""
 
 _FIRST_STEPS = 10  # of the first trajectory: too few are cheap, and the next trajectories learn from it
 _ADAPTING_STEPS = 2000  # per trajectory while the step is sought: enough to see the energy error without a runaway
-_PILOT_STEPS = 1000  # the same in the pilot, which tries lengths that may be far too long
+_PILOT_STEPS = 500  # the same in the pilot, which tries lengths that may be far too long
 _FEW_STEPS = 64  # per trajectory while scales are unknown, when a trajectory of the prior's length may have thousands
 _FAR = 0.25  # below the acceptance that is aimed at: there the averaging has not arrived
 _AGAIN = 3  # times that a chain warms up again

@@ -11,7 +11,8 @@ the user asks for, so that a chain's draws do not depend on its company.
 autocorrelation from one draw to the next, so that a draw is worth (1 - r) / (1 + r) independent ones. The length that
 is taken is worth most per leapfrog step, for the functions at the probes and for their squared distances from the mean,
 of which the worse one counts: a trajectory that turns a function to its mirror image moves it far, and its square not
-at all. Where the best length is at an end of those that were tried, another round tries lengths around it.
+at all. Lengths from pi/2 in scaled coordinates are tried, and if the longest of them is the best, longer ones in
+another round.
 
 **A round that fails**, because a chain accepts far less than is aimed at or because steps diverge, is made again from
 where it got to.
@@ -37,14 +38,14 @@ __all__ = ["Pilot", "best_length"]
 _CHAINS = 4
 _SCALING = 2  # rounds that find scales before lengths are tried
 _MOST = 5  # rounds
-_DEAR = 300  # steps a trajectory: lengths around those that take more are not tried
+_DEAR = 150  # steps a trajectory: lengths beyond those that take more are not tried
 _LEAST_ITERATIONS = 16  # of a round: each length is seen to move draws at least once
 _FIRST_STEP = 0.2  # in coordinates of the posterior's scale, where a step of 1 is too long
 _FAR = 0.25  # below the acceptance that is aimed at: a chain has not found its step
 _DIVERGENT = 0.2  # the share of divergent trajectories above which a round has failed
-_SLOWEST = 0.2  # the share of the functions that are waited for: one alone would be the noisiest
-_GOOD = 0.7  # of the most that a length is worth: the longest such length is taken, as one too short is the worse error
-_MOVED, _FAIR = 0.5, 0.5  # 1 - r that is sought even where it is worth less per step: a third of a draw per trajectory
+_SLOWEST = 0.02  # the share of the functions that are waited for: of many, one alone would be the noisiest
+_GOOD = 0.8  # of the most that a length is worth: the longest such length is taken, as one too short is the worse error
+_MOVED, _FAIR = 0.4, 0.5  # 1 - r that is sought even where it is worth less per step: a quarter of a draw a trajectory
 _LEAST = 1e-3  # a share of the variance, below which a length moves nothing
 
 
@@ -125,9 +126,10 @@ class Pilot(NamedTuple):
         if len(np.unique(settings.lengths)) == 1:
             return float(settings.lengths[0]), False
         scalars = rehearsal.statistics
-        length, place = best_length(scalars["trajectory_length"], scalars["n_steps"], rehearsal.functions())
-        edge = place in (0, len(settings.lengths) - 1)
-        return length, edge and float(scalars["n_steps"].mean()) < _DEAR
+        lengths, steps = scalars["trajectory_length"], scalars["n_steps"]
+        length, place = best_length(lengths, steps, rehearsal.functions(), int(settings.most_steps))
+        longest = place == len(settings.lengths) - 1
+        return length, longest and float(steps.mean()) < _DEAR
 
     def _scales(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Any:
         """The scales by the round's moments, relative to the unit."""
@@ -141,17 +143,20 @@ class Pilot(NamedTuple):
         return {name: (each / unit).astype(each.dtype) for name, each in scales.items()}
 
 
-def best_length(lengths: np.ndarray, steps: np.ndarray, functions: np.ndarray) -> tuple[float, int]:
+def best_length(lengths: np.ndarray, steps: np.ndarray, functions: np.ndarray, most: int = 2**30) -> tuple[float, int]:
     """The length whose draws are worth most per step, and its place among the lengths that were tried.
 
     Args:
         lengths: the length of each trajectory, (chain, draw).
         steps: its number of leapfrog steps.
         functions: the functions of the draw that it ended with, (chain, draw, k).
+        most: steps at which trajectories were cut off; lengths that were cut off are not known to be good.
     """
     functions = functions.astype(np.float64)
     away = (functions - functions.mean(axis=(0, 1))) ** 2
     tried = np.unique(lengths)
+    whole = [steps[lengths == length].max() < most for length in tried]
+    tried = tried[: max(1, int(np.argmin(whole)) if not all(whole) else len(tried))]
     made = [lengths[:, 1:] == length for length in tried]
     shares = np.minimum(_slowest(functions, made), _slowest(away, made))
     worth = shares / (2 - shares) / [steps[:, 1:][these].mean() for these in made]

@@ -140,6 +140,13 @@ def test_every_module_says_what_it_exports():
     assert not wrong, wrong
 
 
+def test_slow_tests_exist():
+    for line in (ROOT / "tests" / "slow.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            path, name = line.split("::")
+            assert f"def {name.split('[')[0]}(" in (ROOT / "tests" / path).read_text(), line
+
+
 def test_files_stay_readable():
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
     long = {name: lines for name, lines in lengths.items() if lines > 300 and name not in LONG}
