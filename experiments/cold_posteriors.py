@@ -60,7 +60,7 @@ def cold_posteriors(
     console.print(f"{name}: {len(PUBLISHED) * seeds} runs of HMC, which take some minutes", highlight=False)
     sweep = inference.sweep(
         network(prior_scale, hidden, train.classes), train, test, temperature=list(PUBLISHED), method="hmc",
-        chains=chains, draws=draws, seeds=seeds, progress=False,
+        trajectory_length="prior", chains=chains, draws=draws, seeds=seeds, progress=False,
     )  # fmt: skip
     console.print(f"{test.name}, {len(test)} rows\n{sweep}", highlight=False, soft_wrap=True)
     table = Table("temperature", "accuracy", "log-likelihood", "ECE", title="Published: CNN-LSTM on IMDB")

@@ -79,7 +79,9 @@ def priors(
     began = time.perf_counter()
     train, test = (part.flat() for part in data.load(name).split(seed=0, test=0.5))
     model = network(scale, hidden, train.classes)
-    options: dict[str, Any] = dict(method="hmc", chains=chains, draws=draws, seeds=seeds, progress=False)
+    options: dict[str, Any] = dict(
+        method="hmc", trajectory_length="prior", chains=chains, draws=draws, seeds=seeds, progress=False
+    )
     console.print(
         f"{name}: {(len(SCALES) + len(FAMILIES)) * seeds} runs of HMC, which take some minutes", highlight=False
     )
