@@ -95,7 +95,8 @@ class RunDirectory:
             os.rename(new, old)
         elif new.exists() and not new.is_symlink():  # a copy that was never completed
             shutil.rmtree(new)
-        (old / "run.json").unlink(missing_ok=True)
+        if old.is_dir() and not old.is_symlink():
+            (old / "run.json").unlink(missing_ok=True)
         if gone.exists() and not gone.is_symlink():
             shutil.rmtree(gone)
 

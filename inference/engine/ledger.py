@@ -70,6 +70,11 @@ class Ledger:
             for name, each in values.items():
                 group[name][chain, first : self._counts[chain]] = each
 
+    @property
+    def most(self) -> int:
+        """The largest number of draws that a chain has made."""
+        return max(self._counts, default=0)
+
     def due(self) -> bool:
         """Whether it is time to save."""
         return False

@@ -19,7 +19,7 @@ paper, `trajectory_length="prior"`, has the prior's: s are the prior's standard 
 divided by their median a, and the length is pi a / 2, a quarter of the period under the prior, which makes draws from
 it independent. Where all standard deviations are the same, s = 1, and lengths and steps are in the plain coordinates.
 With `tempering="posterior"` the prior is sqrt(T) times as wide, and a and that length are sqrt(T) times as large. A
-flat prior has s = 1. Lengths and step sizes are in units of a: in coordinates that the pilot has scaled, u / (a s).
+flat prior has s = 1. In coordinates that the pilot has scaled, lengths and step sizes are a times those in u / (a s).
 
 **Step size.** The pilot finds a first step size by dual averaging (Hoffman & Gelman 2014), and each chain continues to
 adapt its own in its warm-up, because it may be in a narrower place than the pilot was. Where the step size is given, a
@@ -197,7 +197,7 @@ class HMC(TrajectorySampler):
         step_size: the step size of the leapfrog integrator; None lets a pilot and the warm-up of each chain find it, a
             number fixes it.
         target_acceptance: the acceptance that pilot and warm-up aim at, above 0 and below 1.
-        tuning: iterations of the pilot.
+        tuning: iterations of the pilot, unless rounds of it are made again; a round has 16 at least.
         jitter: each trajectory's length is multiplied by a number drawn evenly from 1 - jitter to 1 + jitter; 0 lets
             directions in which the posterior is nearly normal return to where they began.
         mass: "tuned" scales coordinates by the pilot's draws and gradients, one scale for all weights of a network that

@@ -14,8 +14,12 @@ of which the worse one counts: a trajectory that turns a function to its mirror 
 at all. Lengths from pi/2 in scaled coordinates are tried, and if the longest of them is the best, longer ones in
 another round.
 
-**A round that fails**, because a chain accepts far less than is aimed at or because steps diverge, is made again from
-where it got to.
+**A round that fails**, because a chain accepts far less than is aimed at or because steps diverge, says nothing about
+lengths: another one follows from where it got to, with the same lengths. After five rounds the chains run all the same,
+and a note says so.
+
+The chains have the scales of the last round, which are those of the most draws; the length was found with those of the
+round before, from which they differ by a few per cent.
 """
 
 from __future__ import annotations
@@ -96,7 +100,7 @@ class Pilot(NamedTuple):
         """What a round has found: the settings of the next round or of the chains, which have a given `step_size`."""
         number, accepted = int(settings.round), rehearsal.statistics["acceptance_rate"].mean(axis=1)
         failed = accepted.min() < self.target - _FAR or rehearsal.statistics["diverging"].mean() > _DIVERGENT
-        length, again = self._length(settings, rehearsal)
+        length, again = (float(settings.lengths[0]), True) if failed else self._length(settings, rehearsal)
         steps = [float(state.adaptation.averaging.mean) for state in rehearsal.states]
         step = math.exp(float(np.mean(steps)))
         if self.mass != "prior":
@@ -116,8 +120,7 @@ class Pilot(NamedTuple):
             settings = settings._replace(step_size=one(step_size))
         note = (
             f"hmc: the pilot's chains accepted {accepted.min():.2f} to {accepted.max():.2f} of their proposals where "
-            f"{self.target:g} was aimed at; each chain adapts its own step, but scales and length may not fit: use a "
-            "larger tuning"
+            f"{self.target:g} was aimed at: scales and length may not fit; use a larger tuning"
         )
         return Found(settings.of_chains(self.warmup, self.seeks_step), positions, note if failed else "")
 
@@ -171,6 +174,8 @@ def best_length(lengths: np.ndarray, steps: np.ndarray, functions: np.ndarray, m
 def _slowest(values: np.ndarray, made: list[np.ndarray]) -> np.ndarray:
     """1 - r after each length, for the slowest of the `values`, (chain, draw, k), together."""
     values = values[..., values.var(axis=(0, 1)) > 0]
+    if not values.shape[2]:  # nothing has moved
+        return np.full(len(made), _LEAST)
     moved = np.diff(values, axis=1) ** 2 / (2 * values.var(axis=(0, 1)))
     shares = np.stack([moved[these].mean(axis=0) for these in made])
     slowest = np.argsort(shares.mean(axis=0))[: max(1, round(_SLOWEST * shares.shape[1]))]

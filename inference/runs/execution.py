@@ -35,7 +35,7 @@ from inference.target.density import TEMPERINGS, Data
 from models import Network
 from models.validation import one_of, positive_number
 
-__all__ = ["Begun", "Further", "Plan", "draw", "execute", "failed_restarts", "plan"]
+__all__ = ["Begun", "Further", "Plan", "check_until", "draw", "execute", "failed_restarts", "plan"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,15 +251,20 @@ def failed_restarts(method: Method, guide: Values) -> tuple[str, ...]:
     )
 
 
+def check_until(model: Callable[..., Any], method: Method) -> None:
+    """Raise ValueError if a sampler is to be stopped by draws that it does not keep."""
+    if isinstance(method, Sampler) and method.until and method.keep == "none" and not isinstance(model, Network):
+        raise ValueError('until needs draws to judge; with keep="none" leave it out')
+
+
 def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: Any) -> Keeping:
     network = isinstance(model, Network)
-    keep, until = (method.keep, method.until) if isinstance(method, Sampler) else ("all", None)
+    keep = method.keep if isinstance(method, Sampler) else "all"
     if predict_at is not None and not (network and method.kept):
         raise ValueError("predict_at averages the predictions of a sampler's draws of a network; leave it out")
     if keep == "last_layer" and not network:
         raise ValueError('keep="last_layer" needs a network of models, whose layers are known; use "all" or "none"')
-    if keep == "none" and not network and until:
-        raise ValueError('until needs draws to judge; with keep="none" leave it out')
+    check_until(model, method)
     inputs = (
         model.validate(inputs_of(predict_at), precision=method.precision)[0]
         if isinstance(model, Network) and predict_at is not None

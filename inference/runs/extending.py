@@ -8,7 +8,7 @@ from typing import Any
 
 from inference.engine.ledger import Ledger, Saved
 from inference.results.posterior import Posterior
-from inference.runs.execution import Plan, draw
+from inference.runs.execution import Plan, check_until, draw
 from inference.runs.resuming import check_more, extend_directory
 from inference.samplers import Sampler
 
@@ -50,7 +50,7 @@ def extend(
             "directory; give extend the directory, or run it again with more draws"
         )
     plan = _longer(run.further.plan, draws, until)
-    check_more(plan.method, run.shape[1])
+    check_more(plan.method, run.further.ledger.most)
     return draw(plan, run.further.begun, Continued(run.further.ledger, run.further.saved, run.further.cost), progress)
 
 
@@ -59,7 +59,9 @@ def _longer(plan: Plan, draws: int | None, until: Any) -> Plan:
     method = plan.method
     if not isinstance(method, Sampler):
         raise ValueError(f"extend makes more draws of Markov chains, and {method.name} has none; run it again")
-    return replace(plan, method=method.extended(method.draws if draws is None else draws, until))
+    longer = method.extended(method.draws if draws is None else draws, until)
+    check_until(plan.model, longer)
+    return replace(plan, method=longer)
 
 
 class Continued(Ledger):
@@ -86,3 +88,4 @@ class Continued(Ledger):
         for i in range(chains):
             first = [{name: values[0] for name, values in group.items()} for group in self._before.values([i])]
             self.add(i, *first)
+        self._before = Ledger()  # its draws are here now

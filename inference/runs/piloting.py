@@ -19,6 +19,7 @@ from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger
 from inference.engine.stage import Outcome, Stage
+from inference.host.compiling import tracing
 from inference.host.machine import Cost
 from inference.methods import Method, Rehearsal
 from inference.results.function_space import site_columns
@@ -28,6 +29,9 @@ from inference.target.density import Position
 from models import Network
 
 __all__ = ["Piloted", "find_settings", "pilot_chains"]
+
+
+_ROUNDS = 2**30  # numbers of rounds, as no chain has them
 
 
 class Piloted(NamedTuple):
@@ -92,7 +96,7 @@ def find_settings(
             method=pilot,
             target=bound.target,
             data=[bound.data] * pilot.chains,
-            key=jax.random.fold_in(key, number) if number else key,
+            key=jax.random.fold_in(key, _ROUNDS + number) if number else key,
             starts=begin,
             settings=settings,
             keeping=replace(keeping, inputs=None, keep="none" if network else "all"),
@@ -102,7 +106,8 @@ def find_settings(
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         if outcome.stopped:
             raise FloatingPointError(next(iter(outcome.stopped.values())))
-        found = method.tuned(bound.target, bound.data, settings, _rehearsal(bound, outcome))
+        with tracing(method.precision):
+            found = method.tuned(bound.target, bound.data, settings, _rehearsal(bound, outcome))
         settings, cost = found.settings, cost + outcome.cost
         notes += (found.note,) if found.note else ()
         if found.positions is not None:

@@ -101,8 +101,9 @@ def resume(
     """
     positive_number("save_every", save_every)
     folder = RunDirectory(directory, save_every)
-    asked = folder.asked()
+    folder.asked()  # raises if there is no run; what it says is read under the lock, which may complete an extension
     with _until_full(directory), folder:
+        asked = folder.asked()
         planned, now = _planned(folder, asked, model)
         lines = [line for line in differences(asked, now) if not (other_versions and line.startswith("versions."))]
         if lines:
@@ -121,8 +122,9 @@ def extend_directory(
     """Resume a run as the `longer` one that its plan becomes; see `inference.extend`."""
     positive_number("save_every", save_every)
     folder = RunDirectory(directory, save_every)
-    asked = folder.asked()
+    folder.asked()  # raises if there is no run
     with _until_full(directory), folder:
+        asked = folder.asked()
         planned, now = _planned(folder, asked, model)
         if lines := differences(asked, now):
             raise ValueError(f"{directory} was begun otherwise: {'; '.join(lines)}")

@@ -49,8 +49,7 @@ from models.validation import fraction, one_of, positive_integer, positive_numbe
 __all__ = ["SGHMC", "SGLD"]
 
 _CYCLES, _TUNING = 4, 500
-_ENDLESS = 2**30  # steps of a cycle that has no end: what a counter holds
-_MOST_STEPS = 2**31 - 1  # as int32 counts them
+_MOST_STEPS = 2**31 - 1  # as int32 counts them; of a cycle that has no end, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +194,7 @@ class _StochasticGradient(Sampler):
     def _chain_settings(self, preconditioner: np.ndarray) -> Settings:
         """The settings of chains; with a constant step they don't depend on how many draws there will be."""
         settings = Settings.of(self._cycles, self.thin, preconditioner, self.step_size)
-        return settings._replace(length=np.int32(_ENDLESS)) if self.schedule == "constant" else settings
+        return settings._replace(length=np.int32(_MOST_STEPS)) if self.schedule == "constant" else settings
 
     def pilot(self, settings: Settings) -> _StochasticGradient | None:
         """One chain that finds a step size that is not given, and the preconditioner; None if neither is sought."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import inference
@@ -68,6 +70,40 @@ def test_what_can_not_be_extended(conjugate, tmp_path):
     conjugate.run(draws=5, directory=tmp_path / "run", **options)
     with pytest.raises(ValueError, match="the run has 5: give more than that, not 4"):
         inference.extend(tmp_path / "run", draws=4, progress=False)
+
+
+def test_chains_of_different_lengths_and_draws_that_are_not_kept(conjugate):
+    options = {"method": "hmc", "seed": 1, **METHODS["hmc"]}
+    posterior = conjugate.run(draws=8, **options)
+    posterior.further.ledger._counts[1] = 5  # as after Ctrl-C
+    with pytest.raises(ValueError, match="the run has 8"):
+        inference.extend(posterior, draws=7, progress=False)
+
+    def model(y):
+        numpyro.sample("y", dist.Normal(numpyro.sample("w", dist.Normal()), 1.0), obs=y)
+
+    nothing = inference.run(model, np.zeros(3), keep="none", draws=5, progress=False, **options)
+    with pytest.raises(ValueError, match="until needs draws to judge"):
+        inference.extend(nothing, draws=50, until={"ess": 5}, progress=False)
+
+
+def test_a_crash_between_the_two_descriptions(conjugate, tmp_path, monkeypatch):
+    options = {"method": "hmc", "seed": 2, **METHODS["hmc"]}
+    whole = conjugate.run(draws=20, **options)
+    conjugate.run(draws=8, directory=tmp_path / "a", **options)
+    original, written = run_directory.write_durably, []
+
+    def fail_second(*args):
+        written.append(args)
+        if len(written) == 2:
+            raise KeyError("crash")
+        original(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory, "write_durably", fail_second)
+        with pytest.raises(KeyError, match="crash"):
+            inference.extend(tmp_path / "a", draws=20, progress=False)
+    assert same(inference.resume(tmp_path / "a", progress=False), whole)
 
 
 @pytest.mark.parametrize("crash", ["write_durably", "rename", "rmtree"])
