@@ -32,7 +32,8 @@ def command(monkeypatch):
     """A study as a command; the sweeps themselves are tested elsewhere, here a MAP point stands in for HMC."""
     real = inference.sweep
 
-    def quick(model, *args, method, chains, draws, **options):
+    def quick(model, *args, method, trajectory_length, chains, draws, **options):
+        assert (method, trajectory_length) == ("hmc", "prior")  # as in the paper
         return real(model, *args, method="map", steps=3, tempering="likelihood", **options)
 
     monkeypatch.setattr(inference, "sweep", quick)
