@@ -138,7 +138,7 @@ def test_a_flat_prior_needs_a_length(conjugate):
 
 def test_a_pilot_finds_lengths_and_scales_under_a_flat_prior(conjugate):
     flat = models.linear(models.Flat(), models.Gaussian(scale=0.5))
-    posterior = inference.run(flat, conjugate.x, conjugate.y, method="hmc", draws=300, seed=1, progress=False)
+    posterior = inference.run(flat, conjugate.x, conjugate.y, method="hmc", draws=600, seed=1, progress=False)
     exact = np.linalg.lstsq(conjugate.design, conjugate.y.astype(np.float64), rcond=None)[0]
     deviations = 0.5 * np.sqrt(np.diag(np.linalg.inv(conjugate.design.T @ conjugate.design)))
     draws = conjugate.stacked(posterior)
