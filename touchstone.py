@@ -70,6 +70,13 @@ def run(
         typer.echo(str(diagnostics.convergence(posterior)))
 
 
+def _tell_end(directory: Path, posterior: inference.Posterior) -> None:
+    """Print how many draws a run in a directory has, why it ended, and its verdict."""
+    chains, draws = posterior.shape
+    typer.echo(f"{directory}: {chains} x {draws} draws, ended: {posterior.ended}")
+    typer.echo(str(diagnostics.convergence(posterior)))
+
+
 @app.command()
 def resume(
     directory: Annotated[Path, typer.Argument(help="Directory of a run that `touchstone run --directory` began.")],
@@ -80,9 +87,7 @@ def resume(
     """Resume a run from its last save, and print its verdict."""
     with _plain_errors():
         posterior = inference.resume(directory, other_versions=other_versions)
-        chains, draws = posterior.shape
-        typer.echo(f"{directory}: {chains} x {draws} draws, ended: {posterior.ended}")
-        typer.echo(str(diagnostics.convergence(posterior)))
+        _tell_end(directory, posterior)
 
 
 @app.command()
@@ -93,9 +98,7 @@ def extend(
     """Make more draws of a run that has come to its end, and print its verdict."""
     with _plain_errors():
         posterior = inference.extend(directory, draws=draws)
-        chains, made = posterior.shape
-        typer.echo(f"{directory}: {chains} x {made} draws, ended: {posterior.ended}")
-        typer.echo(str(diagnostics.convergence(posterior)))
+        _tell_end(directory, posterior)
 
 
 @app.command()

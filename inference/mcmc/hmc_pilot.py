@@ -19,7 +19,7 @@ lengths: another one follows from where it got to, with the same lengths. After 
 and a note says so.
 
 The chains have the scales of the last round, which are those of the most draws; the length was found with those of the
-round before, from which they differ by a few per cent.
+round before.
 """
 
 from __future__ import annotations
