@@ -169,28 +169,44 @@ def test_files_are_closed_after_a_crash(tmp_path, crash):
 
 
 _CHILD = """
-import hashlib, json, sys
+import json, sys, time
 import numpy as np
 import inference, models
+from inference.engine import chain
+from inference.engine.pace import pace
 
+stage, most = json.loads(sys.argv[3])
+take = chain.Chain.take
+
+def held(self, first, piece, method, ledger, keeping):
+    "Go on only until all chains of a stage have saved some iterations: a fast run does not end before it is killed."
+    while ledger._folder.name == stage and ledger.manifest and min(c["done"] for c in ledger.manifest["chains"]) > most:
+        time.sleep(0.1)
+    return take(self, first, piece, method, ledger, keeping)
+
+if most:
+    chain.Chain.take = held
 x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
 model = models.mlp((4,), "tanh", likelihood=models.Gaussian(scale=0.5))
-if sys.argv[2] == "resume":
-    posterior = inference.resume(sys.argv[1], progress=False, save_every=0.01)
-else:
-    posterior = inference.run(
-        model, x, np.sin(x[:, 0]), progress=False, directory=sys.argv[1], save_every=0.01, **json.loads(sys.argv[2])
-    )
+with pace(piece_seconds=0.02, saving_share=1.0):
+    if sys.argv[2] == "resume":
+        posterior = inference.resume(sys.argv[1], progress=False, save_every=0.01)
+    else:
+        posterior = inference.run(
+            model, x, np.sin(x[:, 0]), progress=False, directory=sys.argv[1], save_every=0.01, **json.loads(sys.argv[2])
+        )
 """
 LONG = dict(  # 10,000 steps a trajectory
     method="hmc", chains=2, draws=20, warmup=8, tuning=20, trajectory_length=500.0, step_size=0.05, mass="diagonal"
 )  # fmt: skip
 
 
-def _child(directory: Path, what: str) -> subprocess.Popen:
+def _child(directory: Path, what: str, hold: tuple[str, int]) -> subprocess.Popen:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _CHILD, str(directory), what], env=environment, stderr=subprocess.PIPE
+        [sys.executable, "-W", "ignore", "-c", _CHILD, str(directory), what, json.dumps(hold)],
+        env=environment,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -209,9 +225,11 @@ def _wait_for(condition, child: subprocess.Popen, seconds: float = 120.0) -> Non
         time.sleep(0.01)
 
 
-def _kill_when(condition, directory: Path, what: str, delay: float, number: int = signal.SIGKILL) -> int:
+def _kill_when(
+    condition, directory: Path, what: str, delay: float, number: int = signal.SIGKILL, hold: tuple[str, int] = ("", 0)
+) -> int:
     """Start a run or go on with it, and end it some time after a condition holds; its exit code."""
-    child = _child(directory, what)
+    child = _child(directory, what, hold)
     try:
         _wait_for(condition, child)
         time.sleep(delay)
@@ -233,10 +251,11 @@ def long_run() -> inference.Posterior:
 def test_kills_at_random_moments_lose_nothing(tmp_path, long_run):
     generator = random.Random(20)
     directory = tmp_path / "a"
-    stages = [("pilot", 2), ("chains", 2), ("chains", 9)]  # the last two in warm-up and while sampling
+    stages = [("pilot1", 2), ("chains", 2), ("chains", 9)]  # in the pilot, in warm-up, while sampling
     for i, (stage, least) in enumerate(stages):
         reached = lambda stage=stage, least=least: min(_saved(directory, stage), default=-1) >= least  # noqa: E731
-        assert _kill_when(reached, directory, "resume" if i else json.dumps(LONG), generator.uniform(0, 0.3)) == -9
+        what, delay = "resume" if i else json.dumps(LONG), generator.uniform(0, 0.3)
+        assert _kill_when(reached, directory, what, delay, hold=(stage, least + 1)) == -9
     partial = inference.load(directory)
     assert partial.ended == "unfinished"
     for name, values in partial.draws.items():  # no draw is lost, and none is made up
@@ -246,7 +265,7 @@ def test_kills_at_random_moments_lose_nothing(tmp_path, long_run):
 
 def test_sigterm_ends_the_process_with_its_code(tmp_path, long_run):
     directory = tmp_path / "a"
-    first = _kill_when(lambda: max(_saved(directory, "chains"), default=-1) >= 3, directory, json.dumps(LONG), 0.1, 15)
+    first = _kill_when(lambda: max(_saved(directory, "chains"), default=-1) >= 3, directory, json.dumps(LONG), 0.0, 15)
     assert first == 143
     assert _same(long_run, inference.resume(directory, progress=False))
 
