@@ -16,7 +16,7 @@ import models
 from benchmarks.timing import medians, table
 from inference.mcmc import leapfrog
 from inference.target.binding import bind
-from inference.target.density import Position
+from inference.target.vectors import Flattened, as_vector
 
 __all__ = ["main"]
 
@@ -28,18 +28,18 @@ def _case(units: int, rows: int, compensated: bool) -> Callable[[], object]:
     x = generator.normal(size=(rows, 8)).astype(np.float32)
     model = models.mlp((units,), "tanh", likelihood=models.Gaussian(scale=0.5))
     target, data = bind(model, (x, np.sin(x[:, 0])), 1.0, "posterior")[:2]
-    position, _ = target.start(jax.random.key(0), data)
-    ones = jax.tree.map(jnp.ones_like, position)
+    position = as_vector(target.start(jax.random.key(0), data)[0])
+    flat, ones = Flattened.of(target, data), jnp.ones_like(position)
 
-    def run(position: Position) -> leapfrog.Path:
-        gradient = jax.grad(target.log_density)(position, data)
+    def run(position: jax.Array) -> leapfrog.Path:
+        gradient = jax.grad(flat.log_density)(position, data)
         number = jnp.float32(1e-4)
         path = leapfrog.launch(position, gradient, ones, ones, number, jnp.int32(_STEPS), number)
-        return jax.lax.fori_loop(0, _STEPS, lambda _, path: leapfrog.leapfrog(target, data, ones, path), path)
+        return jax.lax.fori_loop(0, _STEPS, lambda _, path: leapfrog.leapfrog(flat, data, ones, path), path)
 
     add = leapfrog._add
     if not compensated:
-        leapfrog._add = lambda total, rounding, increment: (jax.tree.map(jnp.add, total, increment), rounding)
+        leapfrog._add = lambda total, rounding, increment: (total + increment, rounding)
     try:
         compiled = jax.jit(run).lower(position).compile()
     finally:

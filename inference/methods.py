@@ -185,7 +185,7 @@ class Method:
         return None
 
     def pilot(self, settings: Any) -> Method | None:
-        """A method with the same kernel, run before the chains, from the first starts; None if nothing is to be found.
+        """A method to run before the chains, from the first starts; None if nothing is to be found.
 
         It is asked again after each round, with the settings that the round led to. The number of its chains must not
         depend on the number of chains that the user asks for.

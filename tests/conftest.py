@@ -39,7 +39,9 @@ pytest_plugins = ["tests.helpers.posteriors", "tests.helpers.run_directories"]
 TIERS = ("unit", "runs", "accuracy", "survival", "examples", "validation")
 SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text().splitlines())
 _EVENTS: list[str] = []
-jax.monitoring.register_event_duration_secs_listener(lambda name, seconds, **details: _EVENTS.append(name))
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, seconds, **details: _EVENTS.append(f"{name} of {details.get('fun_name')}")
+)
 
 
 _MOST_MAPS = 40_000  # Linux gives a process 65,530, of which every compiled program takes several; then it crashes
@@ -88,11 +90,11 @@ def compiled_for_the_test(request: pytest.FixtureRequest) -> Callable[[], int]:
 
 
 @pytest.fixture
-def counted() -> Callable[[str], int]:
-    """Counts the programs that JAX has lowered ("lower") or compiled ("compile") since the test began."""
+def counted() -> Callable[..., int]:
+    """Counts the programs, or those of a name, that JAX has lowered ("lower") or compiled ("compile") in the test."""
     before = len(_EVENTS)
     names = {"lower": "jaxpr_to_mlir_module_duration", "compile": "backend_compile_duration"}
-    return lambda what: sum(names[what] in event for event in _EVENTS[before:])
+    return lambda what, of="": sum(names[what] in event and of in event for event in _EVENTS[before:])
 
 
 class Conjugate:

@@ -7,6 +7,7 @@ hurry: optimising it would take longer than running it.
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "advance",
     "begin",
     "capacity",
+    "compile_ahead",
     "conclude",
     "conclusions",
     "emission",
@@ -121,6 +123,26 @@ def conclusions(
         {name: np.stack([emission[i][name] for emission in emissions]) for name in emissions[0][i]} for i in (0, 1)
     )
     return draws, statistics, list(states)
+
+
+def compile_ahead(
+    kernel: Kernel, target: Target, data: Data, position: Position, key: jax.Array, settings: Any
+) -> Future[Any]:
+    """Compile `advance` in another thread, for a chain that begins at a position of these shapes.
+
+    It is traced here; the compiler runs beside whatever else there is to do before the chains begin, and the call of
+    `advance` that comes then finds the program. Wait for the future before that, or it is compiled twice.
+    """
+    device = jax.local_devices()[0]
+    data, position = jax.device_put((data, position), device)
+    state, _ = begin(kernel, target, data, position, key, settings)
+    emitted = emission(kernel, target, data, state)
+    buffers = empty_buffers(emitted, capacity(emitted), device)
+    lowered = advance.lower(kernel, target, buffers, data, state, np.int32(0), np.int32(0))
+    pool = ThreadPoolExecutor(1, thread_name_prefix="compiling")
+    future = pool.submit(lowered.compile)
+    pool.shutdown(wait=False)
+    return future
 
 
 def emission(kernel: Kernel, target: Target, data: Data, state: Any) -> Emission:

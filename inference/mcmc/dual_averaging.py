@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from inference.target.density import Position
-
 __all__ = ["Averaging", "collect", "shrunk"]
 
 _GAMMA, _DELAY, _FORGETTING = 0.3, 10, 0.75
@@ -61,19 +59,14 @@ class Averaging(NamedTuple):
         return Averaging.begin(self.mean, self.mean)
 
 
-def collect(moments: tuple[Position, Position], position: Position, count: jax.Array) -> tuple[Position, Position]:
+def collect(moments: tuple[jax.Array, jax.Array], position: jax.Array, count: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Welford's update of `moments`, the mean and the sum of squared deviations, by the `count`-th draw."""
-    mean = jax.tree.map(lambda m, u: m + (u - m) / count, moments[0], position)
-    squares = jax.tree.map(lambda s, m, n, u: s + (u - m) * (u - n), moments[1], moments[0], mean, position)
-    return mean, squares
+    before, squares = moments
+    mean = before + (position - before) / count
+    return mean, squares + (position - before) * (position - mean)
 
 
-def shrunk(settings: Any, moments: tuple[Position, Position], count: jax.Array) -> Position:
+def shrunk(settings: Any, moments: tuple[jax.Array, jax.Array], count: jax.Array) -> jax.Array:
     """Standard deviations in units of `settings.unit`, as if 5 more draws had 0.001 of the prior's variance."""
-    return jax.tree.map(
-        lambda scale, squares: jnp.sqrt(
-            (squares / (count - 1) / settings.unit**2 * count + 5e-3 * scale**2) / (count + 5)
-        ),
-        settings.scale,
-        moments[1],
-    )
+    variance = moments[1] / (count - 1) / settings.unit**2
+    return jnp.sqrt((variance * count + 5e-3 * settings.scale**2) / (count + 5))

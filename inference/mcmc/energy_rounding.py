@@ -13,13 +13,15 @@ in f makes these steps coarse without any noise from point to point, so the size
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from inference.target.density import Data, Position, Target
+from inference.target.density import Data
+from inference.target.vectors import Flattened
 
 __all__ = ["energy_noise", "exact_log_densities", "stretched", "too_noisy"]
 
@@ -27,12 +29,12 @@ _BEARABLE = 0.05  # nats: acceptance changes by 5 % at most
 _STRETCH = 2.0**-20
 
 
-def stretched(position: Position) -> Position:
+def stretched(position: Any) -> Any:
     """`position` multiplied by 1 + 2^-20."""
     return jax.tree.map(lambda leaf: leaf * (1 + _STRETCH), position)
 
 
-def energy_noise(position: Position, gradient: Position, value: jax.Array, stretched_value: jax.Array) -> jax.Array:
+def energy_noise(position: Any, gradient: Any, value: jax.Array, stretched_value: jax.Array) -> jax.Array:
     """The rounding in a log density: how far `stretched_value` is from what `value` and `gradient` predict."""
     slopes = jax.tree.map(lambda new, old, g: jnp.sum((new - old) * g), stretched(position), position, gradient)
     expected = jnp.sum(jnp.stack(jax.tree.leaves(slopes)))
@@ -56,13 +58,13 @@ def too_noisy(name: str, noise: np.ndarray, log_density: np.ndarray, remedy: str
 
 
 def exact_log_densities(
-    target: Target, data: Data, positions: tuple[Position, ...], count: jax.Array
+    target: Flattened, data: Data, positions: tuple[jax.Array, ...], count: jax.Array
 ) -> tuple[jax.Array, ...]:
     """The log density in float64 at the first `count` of the `positions`, by one loop that compiles it once."""
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions)
+    stacked = jnp.stack(positions)
 
     def evaluate(i: jax.Array, values: jax.Array) -> jax.Array:
-        value = target.exact_log_density(jax.tree.map(lambda leaf: leaf[i], stacked), data)
+        value = target.exact_log_density(stacked[i], data)
         with jax.enable_x64(True):
             return values.at[i].set(value)
 

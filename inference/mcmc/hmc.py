@@ -53,6 +53,7 @@ from inference.methods import Found, Rehearsal
 from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
 from inference.target.trees import choose, standard_normal
+from inference.target.vectors import Flattened, as_vector
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["HMC", "HMCKernel", "HMCState"]
@@ -79,8 +80,8 @@ class HMCState(NamedTuple):
         key: the chain's key; each iteration folds its number in.
     """
 
-    position: Position
-    gradient: Position
+    position: jax.Array
+    gradient: jax.Array
     log_density: jax.Array
     path: Path
     halvings: jax.Array
@@ -107,13 +108,14 @@ class HMCKernel(TrajectoryKernel):
 
         So the network is compiled once, in the step, and not once more for the first state.
         """
-        nothing = jax.tree.map(jnp.zeros_like, position)
+        here, settings = as_vector(position), settings._replace(scale=as_vector(settings.scale))
+        nothing = jnp.zeros_like(here)
         zero = jnp.zeros((), settings.step_size.dtype)
-        path = launch(position, nothing, nothing, settings.scale, zero, jnp.int32(1), zero)
-        adaptation = Adaptation.begin(settings, position)
+        path = launch(here, nothing, nothing, settings.scale, zero, jnp.int32(1), zero)
+        adaptation = Adaptation.begin(settings, here)
         with jax.enable_x64(True):
             nowhere = jnp.full((), -jnp.inf, jnp.float64)  # so that the trajectory's end is accepted
-        return HMCState(position, nothing, nowhere, path, jnp.int32(0), adaptation, zero, jnp.int32(-1), key)
+        return HMCState(here, nothing, nowhere, path, jnp.int32(0), adaptation, zero, jnp.int32(-1), key)
 
     def counts(self, state: HMCState) -> jax.Array:
         """Whether the trajectory is an iteration; one that finds the density, or of another warm-up, is not."""
@@ -135,12 +137,12 @@ class HMCKernel(TrajectoryKernel):
         steps = jnp.minimum(count, most).astype(jnp.int32)
         return launch(state.position, state.gradient, momentum, settings.scale, step_size, steps, for_acceptance)
 
-    def move(self, target: Target, data: Data, state: HMCState, path: Path) -> Path:
+    def move(self, target: Flattened, data: Data, state: HMCState, path: Path) -> Path:
         """One leapfrog step."""
         return leapfrog(target, data, state.adaptation.settings.scale, path)
 
     def arrive(
-        self, target: Target, data: Data, state: HMCState, complete: jax.Array
+        self, target: Flattened, data: Data, state: HMCState, complete: jax.Array
     ) -> tuple[HMCState, dict[str, jax.Array]]:
         """Take back half of the last kick, then accept the trajectory's end or stay; stay unless it is `complete`."""
         path, settings = state.path, state.adaptation.settings
@@ -277,11 +279,8 @@ class HMC(TrajectorySampler):
 
     def pilot(self, settings: Settings) -> HMC | None:
         """The chains of the pilot's next round; None if nothing is left to find."""
-        number = int(settings.round)
-        if number < 0:
-            return None
-        chains, draws = self._pilot.chains, self._pilot.iterations(number)
-        return replace(self, chains=chains, warmup=0, draws=draws, thin=1, until=None, keep="none")
+        options = self._pilot.options(settings)
+        return None if options is None else replace(self, **options)
 
     def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
         """The settings of the pilot's next round, or those that all chains share, and where its chains got to."""

@@ -22,7 +22,6 @@ import numpy as np
 
 from inference.mcmc.dual_averaging import Averaging
 from inference.mcmc.shared_scales import Moments
-from inference.target.density import Position
 from inference.target.trees import choose
 
 __all__ = ["MOST_STEPS", "MULTIPLES", "Adaptation", "Settings"]
@@ -45,7 +44,7 @@ class Settings(NamedTuple):
     """What a round of the pilot, or every chain, begins with.
 
     Attributes:
-        scale: the scale of each coordinate, relative to `unit`.
+        scale: the scale of each coordinate, relative to `unit`; by site on the host, one vector in a chain.
         unit: the unit of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard
             deviations.
         lengths: the lengths of trajectories, which iterations take in turn.
@@ -58,7 +57,7 @@ class Settings(NamedTuple):
         restart: the iteration before which the averaging restarts; draws from there on count for the moments.
     """
 
-    scale: Position
+    scale: Any
     unit: Any
     lengths: Any
     step_size: Any
@@ -133,7 +132,7 @@ class Adaptation(NamedTuple):
     repeats: jax.Array
 
     @classmethod
-    def begin(cls, settings: Settings, position: Position) -> Adaptation:
+    def begin(cls, settings: Settings, position: jax.Array) -> Adaptation:
         """The adaptation before the first iteration."""
         settings = jax.tree.map(jnp.asarray, settings)
         first = jnp.log(settings.step_size)
@@ -143,7 +142,7 @@ class Adaptation(NamedTuple):
         return cls(settings, averaging, jnp.zeros_like(first), Moments.begin(position), nothing, nothing)
 
     def after(
-        self, iteration: jax.Array, acceptance: jax.Array, position: Position, gradient: Position, target: float
+        self, iteration: jax.Array, acceptance: jax.Array, position: jax.Array, gradient: jax.Array, target: float
     ) -> Adaptation:
         """The adaptation after an iteration that accepted with probability `acceptance` and ended at `position`."""
         settings = self.settings

@@ -20,6 +20,8 @@ and a note says so.
 
 The chains have the scales of the last round, which are those of the most draws; the length was found with those of the
 round before.
+
+NUTS and MCLMC with `mass="tuned"` have the same pilot, of HMC's chains, without the search for a length.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ from inference.mcmc.shared_scales import shared_scales
 from inference.methods import Found, Rehearsal
 from inference.target.density import Data, Target
 from inference.target.prior_scales import relative_scales
+from inference.target.vectors import Flattened
 from models import Network, shared_shapes
 
-__all__ = ["Pilot", "best_length"]
+__all__ = ["SCALES", "Pilot", "best_length"]
 
 _CHAINS = 4
 _SCALING = 2  # rounds that find scales before lengths are tried
@@ -88,6 +91,19 @@ class Pilot(NamedTuple):
             return self.tuning
         return max(self.tuning // 4 if number < _SCALING else self.tuning // 2, _LEAST_ITERATIONS)
 
+    def options(self, settings: Settings) -> dict[str, Any] | None:
+        """The options of HMC for the next round; None if nothing is left to find."""
+        if settings.round < 0:
+            return None
+        draws = self.iterations(int(settings.round))
+        return {"chains": self.chains, "warmup": 0, "draws": draws, "thin": 1, "until": None, "keep": "none"}
+
+    def begin(self, target: Target, data: Data, precision: str) -> Settings:
+        """The settings of the first round, with the prior's scales and length; a flat prior has scales of 1."""
+        scale, unit = relative_scales(target, data, precision)
+        unit = unit or 1.0
+        return self.first(Settings.of(scale, unit, 0.5 * math.pi * unit, None))
+
     def first(self, settings: Settings) -> Settings:
         """The settings of the first round; those of the chains, if nothing is sought."""
         if not self.in_rounds and not self.seeks_step:
@@ -95,7 +111,7 @@ class Pilot(NamedTuple):
         return settings.of_round(0, self.iterations(0), few=self.in_rounds)
 
     def after(
-        self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal, step_size: float | None
+        self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal, step_size: float | None = None
     ) -> Found:
         """What a round has found: the settings of the next round or of the chains, which have a given `step_size`."""
         number, accepted = int(settings.round), rehearsal.statistics["acceptance_rate"].mean(axis=1)
@@ -111,7 +127,8 @@ class Pilot(NamedTuple):
         settings = settings._replace(lengths=np.full_like(settings.lengths, length), step_size=one(step))
         if not self.in_rounds:
             return Found(settings.of_chains(self.warmup, self.seeks_step))
-        positions = [state.position for state in rehearsal.states]
+        flat = Flattened.of(target, data)
+        positions = [flat.position(jax.device_get(state.position)) for state in rehearsal.states]
         if number + 1 < _MOST and (number < _SCALING or again or failed):
             number += 1
             tried = self.seeks_length and number >= _SCALING
@@ -141,9 +158,14 @@ class Pilot(NamedTuple):
         shapes = {name: each.shape for name, each in prior.items()}
         if self.mass == "tuned" and isinstance(target.model, Network):
             shapes |= shared_shapes(target.model, np.asarray(data.arrays[0][:1]), shapes)
-        moments = [jax.device_get(state.adaptation.moments) for state in rehearsal.states]
+        flat = Flattened.of(target, data)
+        moments = [jax.tree.map(flat.position, jax.device_get(state.adaptation.moments)) for state in rehearsal.states]
         scales = shared_scales(moments, shapes, prior)
         return {name: (each / unit).astype(each.dtype) for name, each in scales.items()}
+
+
+SCALES = Pilot(tuning=100, warmup=0, target=0.85, mass="tuned", seeks_length=False, seeks_step=True)
+"""The pilot of samplers that take scales from it and find all else themselves."""
 
 
 def best_length(lengths: np.ndarray, steps: np.ndarray, functions: np.ndarray, most: int = 2**30) -> tuple[float, int]:

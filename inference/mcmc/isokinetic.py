@@ -34,7 +34,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from inference.target.density import Data, Position, Target
+from inference.target.density import Data
+from inference.target.vectors import Flattened
 
 __all__ = ["Path", "isokinetic", "kick", "no_energy", "refreshed"]
 
@@ -57,9 +58,9 @@ class Path(NamedTuple):
         left: how many of its steps are still to be made.
     """
 
-    position: Position
-    direction: Position
-    gradient: Position
+    position: jax.Array
+    direction: jax.Array
+    gradient: jax.Array
     log_density: jax.Array
     kinetic: jax.Array
     step_size: jax.Array
@@ -74,13 +75,13 @@ def no_energy() -> jax.Array:
         return jnp.zeros((), jnp.float64)
 
 
-def isokinetic(target: Target, data: Data, scale: Position, path: Path) -> Path:
+def isokinetic(target: Flattened, data: Data, scale: jax.Array, path: Path) -> Path:
     """One step of `path`, with two gradients, by a loop that compiles one."""
     direction, kinetic = kick(path.direction, path.gradient, scale, _OUTER * path.step_size, path.kinetic)
 
     def half(i: jax.Array, path: Path) -> Path:
         drift = 0.5 * path.step_size
-        position = jax.tree.map(lambda x, s, u: x + drift * s * u, path.position, scale, path.direction)
+        position = path.position + drift * scale * path.direction
         log_density, gradient = jax.value_and_grad(target.log_density)(position, data)
         size = jnp.where(i == 0, 1 - 2 * _OUTER, _OUTER) * path.step_size
         direction, kinetic = kick(path.direction, gradient, scale, size, path.kinetic)
@@ -93,11 +94,10 @@ def isokinetic(target: Target, data: Data, scale: Position, path: Path) -> Path:
 
 
 def kick(
-    direction: Position, gradient: Position, scale: Position, size: jax.Array, kinetic: jax.Array
-) -> tuple[Position, jax.Array]:
+    direction: jax.Array, gradient: jax.Array, scale: jax.Array, size: jax.Array, kinetic: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Turn `direction` by a kick of h = `size`, and add the change of the kinetic energy to `kinetic`."""
-    force = jax.tree.map(lambda s, g: s * g, scale, gradient)
-    others = sum(leaf.size for leaf in jax.tree.leaves(direction)) - 1
+    force, others = scale * gradient, direction.size - 1
     with jax.enable_x64(True):
         strength = jnp.sqrt(_dot(force, force))
         safe = jnp.where(strength > 0, strength, 1.0)  # where there is no force, nothing turns
@@ -108,24 +108,21 @@ def kick(
         whole = 2 - (1 - along) * twice  # (1 + a) + (1 - a) z^2
         keep = (2 * (1 - shrunk) / whole).astype(size.dtype)
         turn = ((twice + along * shrunk**2) / whole / safe).astype(size.dtype)
-    return _unit(jax.tree.map(lambda u, f: keep * u + turn * f, direction, force)), kinetic
+    return _unit(keep * direction + turn * force), kinetic
 
 
-def refreshed(direction: Position, noise: Position, step_size: jax.Array, length: jax.Array) -> Position:
+def refreshed(direction: jax.Array, noise: jax.Array, step_size: jax.Array, length: jax.Array) -> jax.Array:
     """The direction (u + nu z) / |u + nu z|, nu^2 = (exp(2 e / L) - 1) / d, which forgets u over a length of L."""
-    unknowns = sum(leaf.size for leaf in jax.tree.leaves(direction))
-    size = jnp.sqrt(jnp.expm1(2 * step_size / length) / unknowns)
-    return _unit(jax.tree.map(lambda u, z: u + size * z, direction, noise))
+    return _unit(direction + jnp.sqrt(jnp.expm1(2 * step_size / length) / direction.size) * noise)
 
 
-def _dot(first: Position, second: Position) -> jax.Array:
+def _dot(first: jax.Array, second: jax.Array) -> jax.Array:
     """A dot product in float64."""
-    products = jax.tree.map(lambda f, s: jnp.sum(f.astype(jnp.float64) * s.astype(jnp.float64)), first, second)
-    return jnp.sum(jnp.stack(jax.tree.leaves(products)))
+    return jnp.sum(first.astype(jnp.float64) * second.astype(jnp.float64))
 
 
-def _unit(vector: Position) -> Position:
+def _unit(vector: jax.Array) -> jax.Array:
     """A vector of length 1 in the same direction."""
     with jax.enable_x64(True):
         factor = 1 / jnp.sqrt(_dot(vector, vector))
-    return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), vector)
+    return vector * factor.astype(vector.dtype)

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from inference.target.density import Data, Position, Target
+from inference.target.density import Data
+from inference.target.vectors import Flattened
 
 __all__ = ["Path", "kinetic", "land", "launch", "leapfrog"]
 
@@ -38,11 +39,11 @@ class Path(NamedTuple):
         left: how many of its steps are still to be made.
     """
 
-    position: Position
-    momentum: Position
-    gradient: Position
-    position_rounding: Position
-    momentum_rounding: Position
+    position: jax.Array
+    momentum: jax.Array
+    gradient: jax.Array
+    position_rounding: jax.Array
+    momentum_rounding: jax.Array
     kinetic: jax.Array
     uniform: jax.Array
     step_size: jax.Array
@@ -51,23 +52,23 @@ class Path(NamedTuple):
 
 
 def launch(
-    position: Position,
-    gradient: Position,
-    momentum: Position,
-    scale: Position,
+    position: jax.Array,
+    gradient: jax.Array,
+    momentum: jax.Array,
+    scale: jax.Array,
     step_size: jax.Array,
     steps: jax.Array,
     uniform: jax.Array,
 ) -> Path:
     """Begin a trajectory: p <- p + e/2 s g(u)."""
-    nothing = jax.tree.map(jnp.zeros_like, momentum)
+    nothing = jnp.zeros_like(momentum)
     kicked, lost = _kick(momentum, nothing, 0.5 * step_size, scale, gradient)
     return Path(position, kicked, gradient, nothing, lost, kinetic(momentum), uniform, step_size, steps, steps)
 
 
-def leapfrog(target: Target, data: Data, scale: Position, path: Path) -> Path:
+def leapfrog(target: Flattened, data: Data, scale: jax.Array, path: Path) -> Path:
     """u <- u + e s p, then p <- p + e s g(u)."""
-    drift = jax.tree.map(lambda s, p: path.step_size * s * p, scale, path.momentum)
+    drift = path.step_size * scale * path.momentum
     position, position_rounding = _add(path.position, path.position_rounding, drift)
     gradient = jax.grad(target.log_density)(position, data)
     momentum, momentum_rounding = _kick(path.momentum, path.momentum_rounding, path.step_size, scale, gradient)
@@ -77,27 +78,26 @@ def leapfrog(target: Target, data: Data, scale: Position, path: Path) -> Path:
     )  # fmt: skip
 
 
-def land(path: Path, scale: Position) -> Position:
+def land(path: Path, scale: jax.Array) -> jax.Array:
     """The momentum at the end of a trajectory: p - e/2 s g(u)."""
     return _kick(path.momentum, path.momentum_rounding, -0.5 * path.step_size, scale, path.gradient)[0]
 
 
 def _kick(
-    momentum: Position, rounding: Position, step_size: jax.Array, scale: Position, gradient: Position
-) -> tuple[Position, Position]:
+    momentum: jax.Array, rounding: jax.Array, step_size: jax.Array, scale: jax.Array, gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """p <- p + e s g, and what the sum has lost."""
-    return _add(momentum, rounding, jax.tree.map(lambda s, g: step_size * s * g, scale, gradient))
+    return _add(momentum, rounding, step_size * scale * gradient)
 
 
-def _add(total: Position, rounding: Position, increment: Position) -> tuple[Position, Position]:
+def _add(total: jax.Array, rounding: jax.Array, increment: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Kahan's sum: what the last addition lost is added with the next."""
-    increment = jax.tree.map(lambda i, lost: i - lost, increment, rounding)
-    added = jax.tree.map(lambda t, i: t + i, total, increment)
-    return added, jax.tree.map(lambda a, t, i: (a - t) - i, added, total, increment)
+    increment = increment - rounding
+    added = total + increment
+    return added, (added - total) - increment
 
 
-def kinetic(momentum: Position) -> jax.Array:
+def kinetic(momentum: jax.Array) -> jax.Array:
     """|p|^2 / 2, in float64."""
     with jax.enable_x64(True):
-        squares = [jnp.sum(leaf.astype(jnp.float64) ** 2) for leaf in jax.tree.leaves(momentum)]
-        return 0.5 * jnp.sum(jnp.stack(squares))
+        return 0.5 * jnp.sum(momentum.astype(jnp.float64) ** 2)

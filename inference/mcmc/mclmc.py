@@ -40,12 +40,17 @@ import numpy as np
 from jax import lax
 from jax.scipy.special import ndtr
 
+from inference.mcmc.hmc import HMC
+from inference.mcmc.hmc_adaptation import Settings
+from inference.mcmc.hmc_pilot import SCALES
 from inference.mcmc.isokinetic import Path, isokinetic, no_energy, refreshed
 from inference.mcmc.mclmc_warmup import Geometry, Tuning
 from inference.mcmc.trajectory_sampler import TrajectoryKernel, TrajectorySampler
+from inference.methods import Found, Rehearsal
 from inference.target.density import Data, Position, Target
 from inference.target.prior_scales import relative_scales
 from inference.target.trees import choose, standard_normal
+from inference.target.vectors import Flattened, as_vector
 from models.validation import fraction, one_of, positive_integer, positive_number
 
 __all__ = ["MCLMC", "MCLMCKernel", "MCLMCState"]
@@ -71,8 +76,8 @@ class MCLMCState(NamedTuple):
         key: the chain's key; each iteration folds its number in.
     """
 
-    position: Position
-    gradient: Position
+    position: jax.Array
+    gradient: jax.Array
     log_density: jax.Array
     path: Path
     tuning: Tuning
@@ -88,25 +93,24 @@ class MCLMCKernel(TrajectoryKernel):
         adjusted: see `MCLMC`.
         energy_variance: the variance that the unadjusted sampler's step size aims at.
         target_acceptance: the acceptance that the adjusted sampler's step size aims at.
-        mass: see `MCLMC`.
+        find_scales: whether the warm-up adapts the scales.
     """
 
     adjusted: bool
     energy_variance: float
     target_acceptance: float
-    mass: str
+    find_scales: bool
 
     def init(self, target: Target, data: Data, position: Position, key: jax.Array, settings: Geometry) -> MCLMCState:
         """The state of a chain at rest at `position`, without a direction."""
-        value, gradient = jax.value_and_grad(target.log_density)(position, data)
-        rest, step_size = jax.tree.map(jnp.zeros_like, position), jnp.asarray(settings.step_size)
+        here, settings = as_vector(position), settings._replace(scale=as_vector(settings.scale))
+        value, gradient = jax.value_and_grad(Flattened.of(target, data).log_density)(here, data)
+        rest, step_size = jnp.zeros_like(here), jnp.asarray(settings.step_size)
         log_density = target.exact_log_density(position, data)
         nothing = jnp.int32(0)
-        path = Path(
-            position, rest, gradient, value, no_energy(), step_size, jnp.zeros_like(step_size), nothing, nothing
-        )
-        tuning = Tuning.begin(settings, position)
-        return MCLMCState(position, gradient, log_density, path, tuning, nothing, key)
+        path = Path(here, rest, gradient, value, no_energy(), step_size, jnp.zeros_like(step_size), nothing, nothing)
+        tuning = Tuning.begin(settings, here)
+        return MCLMCState(here, gradient, log_density, path, tuning, nothing, key)
 
     def launch(self, state: MCLMCState) -> Path:
         """Draw what the iteration needs: a direction, or a change of it, and two uniform numbers."""
@@ -114,7 +118,7 @@ class MCLMCKernel(TrajectoryKernel):
         key = jax.random.fold_in(state.key, state.iteration)
         noise, *others = standard_normal(key, (state.position, zero, zero))
         for_length, for_acceptance = (ndtr(number) for number in others)
-        before = jax.tree.map(jnp.zeros_like, noise) if self.adjusted else state.path.direction
+        before = jnp.zeros_like(noise) if self.adjusted else state.path.direction
         steps = jnp.int32(1)
         if self.adjusted:
             most = jnp.where(state.tuning.adapting(state.iteration), _WARMUP_STEPS, 2**30)
@@ -125,12 +129,12 @@ class MCLMCKernel(TrajectoryKernel):
             steps=steps, left=steps,
         )  # fmt: skip
 
-    def move(self, target: Target, data: Data, state: MCLMCState, path: Path) -> Path:
+    def move(self, target: Flattened, data: Data, state: MCLMCState, path: Path) -> Path:
         """One isokinetic step."""
         return isokinetic(target, data, state.tuning.geometry.scale, path)
 
     def arrive(
-        self, target: Target, data: Data, state: MCLMCState, complete: jax.Array
+        self, target: Flattened, data: Data, state: MCLMCState, complete: jax.Array
     ) -> tuple[MCLMCState, dict[str, jax.Array]]:
         """Go to the end of the trajectory or stay; stay unless the trajectory is `complete`."""
         path, tuning, iteration = state.path, state.tuning, state.iteration
@@ -139,13 +143,12 @@ class MCLMCKernel(TrajectoryKernel):
             plain = path.log_density.astype(jnp.float64)
         judged = complete if self.adjusted else complete & adapting
         log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
-        unknowns = sum(leaf.size for leaf in jax.tree.leaves(path.position))
         with jax.enable_x64(True):
             error = path.kinetic - (log_density - state.log_density)
             finite = jnp.isfinite(error)
             error = jnp.where(finite, error, jnp.inf)
             diverging = error > _DIVERGENT
-            variance = (error**2 / unknowns).astype(jnp.float32)
+            variance = (error**2 / path.position.size).astype(jnp.float32)
             probability = jnp.exp(-jnp.maximum(error, 0.0)).astype(jnp.float32)
             statistics = {"energy_error": error, "n_steps": _GRADIENTS * path.steps, "step_size": path.step_size}
         if self.adjusted:
@@ -161,13 +164,15 @@ class MCLMCKernel(TrajectoryKernel):
             log_density = jnp.where(exact, statistics["lp"], plain)
         here, there = (state.position, state.gradient), (path.position, path.gradient)
         position, gradient = choose(accepted, there, here)
-        direction = jax.tree.map(lambda u: jnp.where(accepted | ~complete, u, jnp.zeros_like(u)), path.direction)
+        direction = jnp.where(accepted | ~complete, path.direction, 0.0)
 
         def adapted() -> Tuning:
             if self.adjusted:
-                return tuning.after_trajectory(iteration, probability, position, self.mass, self.target_acceptance)
+                return tuning.after_trajectory(
+                    iteration, probability, position, self.find_scales, self.target_acceptance
+                )
             ratio = (variance / self.energy_variance).astype(path.step_size.dtype)
-            return tuning.after_step(iteration, ratio, finite, position, self.mass)
+            return tuning.after_step(iteration, ratio, finite, position, self.find_scales)
 
         tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
         iteration = iteration + complete.astype(jnp.int32)
@@ -193,7 +198,8 @@ class MCLMC(TrajectorySampler):
         energy_variance: the variance of a step's error, per coordinate, that the unadjusted sampler's step size aims
             at; None is 5e-4. Smaller is less biased and slower.
         target_acceptance: the acceptance that the adjusted sampler aims at, above 0 and below 1; None is 0.9.
-        mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up.
+        mass: "prior" scales coordinates by the prior, "diagonal" by the draws of the warm-up, "tuned" by those of a
+            pilot, one scale for all weights of a network that can trade places.
     """
 
     name: ClassVar[str] = "mclmc"
@@ -219,7 +225,7 @@ class MCLMC(TrajectorySampler):
                 positive_number(f"mclmc: {option}", getattr(self, option))
         positive_number("mclmc: energy_variance", self._variance)
         fraction("mclmc: target_acceptance", self._acceptance)
-        one_of("mclmc: mass", self.mass, ("prior", "diagonal"))
+        one_of("mclmc: mass", self.mass, ("prior", "diagonal", "tuned"))
         if self.step_size is None or self.trajectory_length is None or self.mass == "diagonal":
             what = "mclmc: warmup, which finds what step_size, trajectory_length and mass don't give,"
             positive_integer(what, self._warmup, _LEAST_WARMUP)
@@ -246,7 +252,7 @@ class MCLMC(TrajectorySampler):
 
     def kernel(self) -> MCLMCKernel:
         """The kernel, with only what shapes the program: lengths, step sizes and iterations are in the settings."""
-        return MCLMCKernel(bool(self.adjusted), self._variance, self._acceptance, self.mass)
+        return MCLMCKernel(bool(self.adjusted), self._variance, self._acceptance, self.mass == "diagonal")
 
     @property
     def caveat(self) -> str:
@@ -264,10 +270,26 @@ class MCLMC(TrajectorySampler):
             raise ValueError('mclmc: the model must have at least 2 unknowns: 1 has no direction to turn; use "nuts"')
         return self
 
-    def settings(self, target: Target, data: Data) -> Geometry:
-        """The scales, the first length and the first step size, from the prior."""
+    def settings(self, target: Target, data: Data) -> Geometry | Settings:
+        """The scales, the first length and the first step size, from the prior; or those of the pilot's first round."""
+        if self.mass == "tuned":
+            return SCALES.begin(target, data, self.precision)
         scale, unit = relative_scales(target, data, self.precision)
-        return Geometry.of(scale, unit or 1.0, self.trajectory_length, self.step_size, self._warmup)
+        return self._geometry(scale, unit or 1.0)
+
+    def pilot(self, settings: Geometry | Settings) -> HMC | None:
+        """The chains of the pilot's next round; None if nothing is left to find."""
+        options = SCALES.options(settings) if isinstance(settings, Settings) else None
+        return None if options is None else HMC(precision=self.precision, **options)
+
+    def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
+        """The settings of the pilot's next round, or those that all chains share, and where its chains got to."""
+        found = SCALES.after(target, data, settings, rehearsal)
+        rounds = found.settings
+        return found if rounds.round >= 0 else found._replace(settings=self._geometry(rounds.scale, rounds.unit))
+
+    def _geometry(self, scale: Any, unit: float) -> Geometry:
+        return Geometry.of(scale, unit, self.trajectory_length, self.step_size, self._warmup)
 
     def status(self, info: dict[str, np.ndarray], sums: dict[str, float]) -> str:
         """Mean acceptance and divergences if `adjusted`; otherwise mean step size and energy variance."""

@@ -33,7 +33,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from inference.mcmc.dual_averaging import Averaging, collect, shrunk
-from inference.target.density import Position
 from inference.target.trees import choose
 
 __all__ = ["Geometry", "Tuning"]
@@ -53,7 +52,7 @@ class Geometry(NamedTuple):
     """The scales, the length and the step size of a chain, and which of them its warm-up adapts.
 
     Attributes:
-        scale: the scale of each coordinate, relative to `unit`.
+        scale: the scale of each coordinate, relative to `unit`; by site on the host, one vector in a chain.
         unit: the unit of lengths and step sizes, in unconstrained coordinates: the median of the prior's standard
             deviations.
         length: the length over which the direction is forgotten, or the mean length of a trajectory.
@@ -63,7 +62,7 @@ class Geometry(NamedTuple):
         warmup: how many iterations adapt.
     """
 
-    scale: Position
+    scale: Any
     unit: Any
     length: Any
     step_size: Any
@@ -100,13 +99,13 @@ class Tuning(NamedTuple):
     geometry: Geometry
     averaging: Averaging
     errors: Any
-    moments: tuple[Position, Position]
+    moments: tuple[jax.Array, jax.Array]
 
     @classmethod
-    def begin(cls, geometry: Geometry, position: Position) -> Tuning:
+    def begin(cls, geometry: Geometry, position: jax.Array) -> Tuning:
         """The tuning before the first iteration."""
         geometry = jax.tree.map(jnp.asarray, geometry)
-        nothing, first = jax.tree.map(jnp.zeros_like, position), jnp.log(geometry.step_size)
+        nothing, first = jnp.zeros_like(position), jnp.log(geometry.step_size)
         zero = jnp.zeros_like(first)
         return cls(geometry, Averaging.begin(first, first), (zero, zero, zero + jnp.inf), (nothing, nothing))
 
@@ -115,7 +114,7 @@ class Tuning(NamedTuple):
         return iteration < self.geometry.warmup
 
     def after_step(
-        self, iteration: jax.Array, ratio: jax.Array, finite: jax.Array, position: Position, mass: str
+        self, iteration: jax.Array, ratio: jax.Array, finite: jax.Array, position: jax.Array, find_scales: bool
     ) -> Tuning:
         """The tuning after an unadjusted step in warm-up; `ratio` is its squared energy error over the wanted one."""
         total, weights, largest = self.errors
@@ -130,18 +129,18 @@ class Tuning(NamedTuple):
         wanted = step_size * jnp.where(weights > 0, (total / weights) ** (-1 / 6), 1.0)
         tuning = self._stepping(iteration, jnp.minimum(wanted, largest))
         total = total * (tuning.geometry.step_size / step_size) ** 6
-        tuning, again = tuning._shaped(iteration, position, mass, 1.0)
+        tuning, again = tuning._shaped(iteration, position, find_scales, 1.0)
         anew = jnp.where(again, 0.0, 1.0)
         return tuning._replace(errors=(anew * total, anew * weights, largest))
 
     def after_trajectory(
-        self, iteration: jax.Array, acceptance: jax.Array, position: Position, mass: str, target: float
+        self, iteration: jax.Array, acceptance: jax.Array, position: jax.Array, find_scales: bool, target: float
     ) -> Tuning:
         """The tuning after an adjusted trajectory in warm-up, which was accepted with probability `acceptance`."""
         averaging = self.averaging.after(target - acceptance)
         last = iteration + 1 == self.geometry.warmup
         tuning = self._stepping(iteration, jnp.exp(jnp.where(last, averaging.mean, averaging.log_step)))
-        tuning, again = tuning._shaped(iteration, position, mass, _ADJUSTED_LENGTH)
+        tuning, again = tuning._shaped(iteration, position, find_scales, _ADJUSTED_LENGTH)
         return tuning._replace(averaging=choose(again, averaging.again(), averaging))
 
     def _seeking(self, iteration: jax.Array) -> jax.Array:
@@ -156,7 +155,9 @@ class Tuning(NamedTuple):
         step_size = jnp.where(geometry.find_step_size, step_size, geometry.step_size)
         return self._replace(geometry=geometry._replace(step_size=step_size))
 
-    def _shaped(self, iteration: jax.Array, position: Position, mass: str, factor: float) -> tuple[Tuning, jax.Array]:
+    def _shaped(
+        self, iteration: jax.Array, position: jax.Array, find_scales: bool, factor: float
+    ) -> tuple[Tuning, jax.Array]:
         """Count `position` and, at a window's end, set length and scales; also say whether the last window ended."""
         geometry = self.geometry
         quarter = geometry.warmup // 4
@@ -165,10 +166,9 @@ class Tuning(NamedTuple):
         draws = jnp.maximum(count, 1).astype(geometry.step_size.dtype)
         counts = (count > 0) & (iteration < 3 * quarter)
         moments = choose(counts, collect(self.moments, position, draws), self.moments)
-        if mass == "diagonal":
+        if find_scales:
             geometry = geometry._replace(scale=choose(last, shrunk(geometry, moments, draws), geometry.scale))
-        shares = jax.tree.map(lambda squares, s: jnp.sum(squares / s**2), moments[1], geometry.scale)
-        length = factor * jnp.sqrt(jnp.sum(jnp.stack(jax.tree.leaves(shares))) / jnp.maximum(draws - 1, 1))
+        length = factor * jnp.sqrt(jnp.sum(moments[1] / geometry.scale**2) / jnp.maximum(draws - 1, 1))
         length = jnp.where((first | last) & geometry.find_length & (length > 0), length, geometry.length)
-        moments = choose(first, jax.tree.map(jnp.zeros_like, moments), moments)
+        moments = choose(first, (jnp.zeros_like(position),) * 2, moments)
         return self._replace(geometry=geometry._replace(length=length), moments=moments), last

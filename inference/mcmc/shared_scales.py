@@ -21,14 +21,13 @@ Reference: https://github.com/pymc-devs/nutpie.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from inference.mcmc.dual_averaging import collect
-from inference.target.density import Position
 
 __all__ = ["Moments", "shared_scales"]
 
@@ -37,20 +36,20 @@ class Moments(NamedTuple):
     """Means and sums of squared deviations over the draws of a chain.
 
     Attributes:
-        positions: of its positions.
+        positions: of its positions; vectors in a chain, by site on the host.
         gradients: of the gradients of the log density there.
     """
 
-    positions: tuple[Position, Position]
-    gradients: tuple[Position, Position]
+    positions: Any
+    gradients: Any
 
     @classmethod
-    def begin(cls, position: Position) -> Moments:
+    def begin(cls, position: jax.Array) -> Moments:
         """The moments of no draws."""
-        nothing = jax.tree.map(jnp.zeros_like, position)
+        nothing = jnp.zeros_like(position)
         return cls((nothing, nothing), (nothing, nothing))
 
-    def after(self, position: Position, gradient: Position, count: jax.Array) -> Moments:
+    def after(self, position: jax.Array, gradient: jax.Array, count: jax.Array) -> Moments:
         """The moments with the `count`-th draw."""
         return Moments(collect(self.positions, position, count), collect(self.gradients, gradient, count))
 

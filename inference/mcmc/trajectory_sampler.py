@@ -18,6 +18,7 @@ from jax import lax
 from inference.methods import Kernel, Step
 from inference.samplers import Sampler
 from inference.target.density import Data, Target
+from inference.target.vectors import Flattened
 
 __all__ = ["TrajectoryKernel", "TrajectorySampler"]
 
@@ -25,20 +26,24 @@ _STUCK = 0.1  # acceptance below which a chain hardly moves
 
 
 class TrajectoryKernel(Kernel):
-    """Base of kernels whose state has a `path`, with the number of steps that are `left`, and a `position`."""
+    """Base of kernels whose state has a `path`, with the number of steps that are `left`, and a `position`.
+
+    Positions are vectors, see `inference.target.vectors`.
+    """
 
     def step(self, target: Target, data: Data, state: Any, limit: jax.Array) -> Step:
         """Up to `limit` steps of a trajectory and, if they complete it, what becomes of its end.
 
         A trajectory before the first iteration, which is numbered -1, only finds the density at the start.
         """
+        flat = Flattened.of(target, data)
         path = lax.cond(state.path.left == 0, self.launch, lambda state: state.path, state)
         steps = jnp.minimum(path.left, limit)
-        path = lax.fori_loop(0, steps, lambda _, path: self.move(target, data, state, path), path)
+        path = lax.fori_loop(0, steps, lambda _, path: self.move(flat, data, state, path), path)
         complete = path.left == 0
         counts = complete & self.counts(state)
-        state, statistics = self.arrive(target, data, state._replace(path=path), complete)
-        return Step(state, (target.constrain(state.position, data), statistics), counts, steps)
+        state, statistics = self.arrive(flat, data, state._replace(path=path), complete)
+        return Step(state, (flat.constrain(state.position, data), statistics), counts, steps)
 
     def counts(self, state: Any) -> jax.Array:
         """Whether the trajectory under way is an iteration; one before the first, or of another warm-up, is not."""
@@ -52,11 +57,13 @@ class TrajectoryKernel(Kernel):
         """The path at the beginning of a trajectory, with the random numbers of its iteration."""
         raise NotImplementedError(f"{type(self).__name__} must launch a trajectory")
 
-    def move(self, target: Target, data: Data, state: Any, path: Any) -> Any:
+    def move(self, target: Flattened, data: Data, state: Any, path: Any) -> Any:
         """The path after one more step."""
         raise NotImplementedError(f"{type(self).__name__} must have an integrator")
 
-    def arrive(self, target: Target, data: Data, state: Any, complete: jax.Array) -> tuple[Any, dict[str, jax.Array]]:
+    def arrive(
+        self, target: Flattened, data: Data, state: Any, complete: jax.Array
+    ) -> tuple[Any, dict[str, jax.Array]]:
         """The next state and its scalars; the position stays the same unless the trajectory is `complete`."""
         raise NotImplementedError(f"{type(self).__name__} must say what becomes of the end")
 

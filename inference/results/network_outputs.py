@@ -23,6 +23,7 @@ __all__ = ["function_values", "network_outputs"]
 _BLOCK = 2**16  # activations of a block of draws: enough to keep a core busy, and few enough for its cache
 _ROWS = 4096  # rows at a time, unless the caller says otherwise
 _PAGE = 64 * 2**20  # bytes of weights at a time: draws may be on disk, and more than fit into memory
+_DRAWS = 512  # at a time, so that one program serves any number of draws
 
 
 def network_outputs(
@@ -47,9 +48,10 @@ def network_outputs(
     if shapes != {name: values.shape[2:] for name, values in weights.items()}:
         raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
     size = min(batch_size or _ROWS, len(inputs))
-    block = max(1, _BLOCK // (size * max(shape[-1] for shape in shapes.values() if shape)))
+    most = _BLOCK // (size * max(shape[-1] for shape in shapes.values() if shape))
     pieces = []
-    for page in _pages(weights):
+    for page, real in _pages(weights):
+        block = _power_of_two(min(most, len(next(iter(page.values())))))
         rows = []
         for first in range(0, len(inputs), size):
             some = inputs[first : first + size]
@@ -59,7 +61,7 @@ def network_outputs(
                 if around
                 else _outputs(model, block, page, padded)
             )
-            rows.append(np.asarray(outputs)[:, : len(some)])
+            rows.append(np.asarray(outputs)[:real, : len(some)])
         pieces.append(np.concatenate(rows, axis=1))
     chains, count = next(iter(weights.values())).shape[:2]
     outputs = np.concatenate(pieces)
@@ -87,21 +89,28 @@ def function_values(model: Network, outputs: np.ndarray, draws: dict[str, np.nda
     return np.concatenate([flat, *noise], axis=-1)
 
 
-def _pages(weights: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    """Pages of draws, one chain after the other; a single page of all draws if they are small."""
+def _pages(weights: dict[str, np.ndarray]) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+    """Pages of draws, all of one length, a power of two, and how many of a page's draws are not there to fill it."""
     chains, count = next(iter(weights.values())).shape[:2]
     size = sum(math.prod(values.shape[2:]) * values.dtype.itemsize for values in weights.values())
-    if chains * count * size <= _PAGE:
-        yield {name: values.reshape(-1, *values.shape[2:]) for name, values in weights.items()}
-        return
-    length = max(1, min(count, _PAGE // size))
-    for chain in range(chains):
-        for first in range(0, count, length):
-            yield {
-                name: np.ascontiguousarray(values[chain, first : first + length]) for name, values in weights.items()
-            }
-            for values in weights.values():
-                release(values)
+    together = chains * count * size <= _PAGE  # larger ones may be on disk: one chain after the other
+    parts = [slice(None)] if together else [slice(i, i + 1) for i in range(chains)]
+    longest = chains * count if together else count
+    length = _power_of_two(min(_DRAWS, 2 * longest - 1, max(1, _PAGE // size)))
+    for part in parts:
+        flat = {name: values[part].reshape(-1, *values.shape[2:]) for name, values in weights.items()}
+        for first in range(0, longest, length):
+            real = min(length, longest - first)
+            filled = np.minimum(np.arange(first, first + length), longest - 1)
+            yield {name: values[filled] for name, values in flat.items()}, real
+            if not together:
+                for values in weights.values():
+                    release(values)
+
+
+def _power_of_two(number: int) -> int:
+    """The largest power of two that is at most `number`; 1 at least."""
+    return 1 << max(number, 1).bit_length() - 1
 
 
 @partial(jax.jit, static_argnames=("model", "block"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from data.pairs import inputs_of
+from inference.engine import programs
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Saved, Values
@@ -27,7 +29,7 @@ from inference.results.running_averages import Average, Averages
 from inference.runs.given_starts import same_members, sites_of
 from inference.runs.piloting import Piloted, find_settings, pilot_chains
 from inference.runs.side_by_side import best, fit_together, restarts
-from inference.runs.starts import Starts, find_starts, fits
+from inference.runs.starts import Starts, find_starts, fits, start_of
 from inference.runs.stopping import stop_of
 from inference.samplers import Sampler
 from inference.target.binding import Bound, bind
@@ -163,6 +165,7 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     for note in plan.notes:
         tell(note)
     enable_compilation_cache()
+    compiling = _compile_ahead(plan)
     starts = find_starts(
         method,
         bound.target,
@@ -173,6 +176,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         plan.given,
         pilot_chains(method, plan.settings),
     )
+    if compiling:
+        compiling.result()
     if fits(method) > 1:
         return _best(plan, starts, ledger("chains"), progress)
     key = jax.random.fold_in(plan.key, Stream.PILOT)
@@ -180,6 +185,17 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
     for note in piloted.notes:
         tell(note)
     return draw(plan, Begun(piloted, starts.how, starts.cost + piloted.cost), ledger("chains"), progress)
+
+
+def _compile_ahead(plan: Plan) -> Future[Any] | None:
+    """Begin to compile the first program after the start, if the start is trained, which compiles and runs another."""
+    method, (target, data) = plan.method, plan.bound[:2]
+    if plan.given is not None or fits(method) > 1 or start_of(method, plan.model) not in ("ensemble", "map"):
+        return None
+    first = method.pilot(plan.settings) or method
+    with tracing(method.precision):
+        position: Any = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in target.position(data).items()}
+        return programs.compile_ahead(first.kernel(), target, data, position, plan.key, plan.settings)
 
 
 def draw(plan: Plan, begun: Begun, ledger: Ledger, progress: bool) -> Posterior:

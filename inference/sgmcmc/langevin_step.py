@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.flatten_util import ravel_pytree
 
 from inference.methods import Kernel, Step
 from inference.sgmcmc.step_sizes import SCHEDULES, Settings, Tuning
 from inference.target.density import Data, Position, Target
 from inference.target.minibatches import SALTS, salted
+from inference.target.vectors import Flattened, as_vector
 
-__all__ = ["Centre", "LangevinKernel", "Randomness", "State", "as_position", "as_vector", "estimated_gradient"]
+__all__ = ["Centre", "LangevinKernel", "Randomness", "State", "estimated_gradient"]
 
 _TINY = 1e-30
 _MEASURED = 3  # gradients that a measurement takes: one over other rows, and two for a product with the Hessian
@@ -85,17 +85,6 @@ class Randomness(NamedTuple):
         return salted(self.words, jnp.arange(count), total)
 
 
-def as_vector(position: Position) -> jax.Array:
-    """Flatten a position into one vector of all its coordinates."""
-    return ravel_pytree(position)[0]
-
-
-def as_position(target: Target, data: Data, vector: jax.Array) -> Position:
-    """Unflatten a vector into a position, the inverse of `as_vector`."""
-    shapes = target.position(data)
-    return ravel_pytree({name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()})[1](vector)
-
-
 def estimated_gradient(
     target: Target, data: Data, position: jax.Array, rows: jax.Array | None, centre: Centre
 ) -> tuple[jax.Array, jax.Array]:
@@ -107,8 +96,10 @@ def estimated_gradient(
 
 
 def _gradient(target: Target, data: Data, position: jax.Array, rows: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+    flat = Flattened.of(target, data)
+
     def log_density(position: jax.Array) -> jax.Array:
-        terms = target.estimate(as_position(target, data, position), data, rows)
+        terms = target.estimate(flat.position(position), data, rows)
         return data.temperature * (target.tempered(terms, data) + terms.log_jacobian)
 
     return jax.value_and_grad(log_density)(position)
@@ -191,7 +182,7 @@ class LangevinKernel(Kernel):
         step_size, _ = self.step_size(settings, state.steps - 1)
         square = jnp.mean(jnp.square(state.momentum) / settings.preconditioner)
         noise = state.tuning.mean_noise(settings.preconditioner)
-        position = as_position(target, data, state.position)
+        position = Flattened.of(target, data).position(state.position)
         statistics = {
             "configurational_temperature": state.pull / thin,
             "gradient_noise_ratio": step_size * noise / (2 * self.damping * temperature),

@@ -25,7 +25,7 @@ SAME = {
         "mass": "prior",
     },
     "nuts": {"draws": 7, "thin": 2, "chains": 1, "start": "map", "keep": "none", "until": {"ess": 9}},
-    "mclmc": {"draws": 7, "warmup": 90, "thin": 2, "step_size": 0.1, "trajectory_length": 2.0, "chains": 1},
+    "mclmc": {"draws": 7, "warmup": 90, "thin": 2, "step_size": 0.1, "trajectory_length": 2.0, "mass": "tuned"},
     "sgld": {"draws": 7, "warmup": 30, "thin": 2, "step_size": 0.1, "chains": 1},
     "sghmc": {"draws": 7, "warmup": 30, "thin": 2, "step_size": 0.1, "chains": 1},
     "svi": {"draws": 7, "restarts": 3, "start": "prior", "patience": 5},
@@ -34,7 +34,7 @@ SAME = {
 }
 OTHER = {
     "hmc": {"jitter": 0.0, "target_acceptance": 0.7},
-    "nuts": {"warmup": 3, "step_size": 0.1, "target_acceptance": 0.7, "max_tree_depth": 3},
+    "nuts": {"warmup": 3, "step_size": 0.1, "target_acceptance": 0.7, "max_tree_depth": 3, "mass": "tuned"},
     "mclmc": {"adjusted": True, "energy_variance": 1e-3, "mass": "diagonal"},
     "sgld": {"batch_size": 5, "schedule": "decaying", "preconditioner": "rmsprop"},
     "sghmc": {"friction": 0.5},

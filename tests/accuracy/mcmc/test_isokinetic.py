@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from blackjax.mcmc import integrators
-from jax.flatten_util import ravel_pytree
 
 import models
 from inference.mcmc.isokinetic import Path, isokinetic, kick, refreshed
 from inference.target.binding import bind
+from inference.target.vectors import Flattened, as_vector
 
 GENERATOR = np.random.default_rng(7)
 X = GENERATOR.normal(size=(40, 3)).astype(np.float32)
@@ -24,24 +24,22 @@ class Dynamics:
 
     def __init__(self, scaled: bool = True) -> None:
         with jax.enable_x64(True):
-            self.target, self.data = bind(NETWORK, (X, Y), 1.0, "posterior")[:2]
-            position, _ = jax.jit(self.target.start)(jax.random.key(1), self.data)
-            flat, self.unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf.astype(np.float64), position))
-            self.position = np.asarray(flat)
-            direction = np.random.default_rng(3).normal(size=flat.size)
+            target, self.data = bind(NETWORK, (X, Y), 1.0, "posterior")[:2]
+            position, _ = jax.jit(target.start)(jax.random.key(1), self.data)
+            self.target = Flattened.of(target, self.data)
+            self.position = np.asarray(as_vector(position).astype(np.float64))
+            direction = np.random.default_rng(3).normal(size=self.position.size)
             self.direction = direction / np.linalg.norm(direction)
-            self.scale = self.unravel(jnp.asarray(1 + scaled * 0.5 * np.cos(np.arange(flat.size))))
+            self.scale = jnp.asarray(1 + scaled * 0.5 * np.cos(np.arange(self.position.size)))
         self._integrate = jax.jit(self.trajectory)
 
     def trajectory(self, position, direction, step_size, steps):
         """End position, end direction, change of the kinetic energy and of the log density."""
-        position, direction = self.unravel(position), self.unravel(direction)
         value, gradient = jax.value_and_grad(self.target.log_density)(position, self.data)
         zero, steps = jnp.zeros(()), jnp.int32(steps)
         path = Path(position, direction, gradient, value, zero, step_size, zero, steps, steps)
         path = jax.lax.fori_loop(0, steps, lambda _, path: isokinetic(self.target, self.data, self.scale, path), path)
-        ends = ravel_pytree(path.position)[0], ravel_pytree(path.direction)[0]
-        return *ends, path.kinetic, path.log_density - value
+        return path.position, path.direction, path.kinetic, path.log_density - value
 
     def run(self, step_size: float, steps: int, position=None, direction=None):
         """The same as NumPy arrays, from the start or from elsewhere."""
@@ -55,7 +53,7 @@ class Dynamics:
 def test_a_step_is_blackjaxs():
     dynamics = Dynamics(scaled=False)
     with jax.enable_x64(True):
-        log_density = lambda position: dynamics.target.log_density(dynamics.unravel(position), dynamics.data)  # noqa: E731
+        log_density = lambda position: dynamics.target.log_density(position, dynamics.data)  # noqa: E731
         value, gradient = jax.value_and_grad(log_density)(dynamics.position)
         state = integrators.IntegratorState(
             jnp.asarray(dynamics.position), jnp.asarray(dynamics.direction), value, gradient
@@ -123,7 +121,7 @@ def test_kinetic_energy_keeps_its_digits_in_float32(unknowns):
     size = np.float32(0.02 * np.sqrt(unknowns))
     theirs = jax.jit(integrators.esh_dynamics_momentum_update_one_step())
     ours, errors, their_errors = (
-        jax.jit(lambda u, g, k: kick({"w": u}, {"w": g}, {"w": jnp.ones_like(u)}, size, k)),
+        jax.jit(lambda u, g, k: kick(u, g, jnp.ones_like(u), size, k)),
         [],
         [],
     )
@@ -137,28 +135,28 @@ def test_kinetic_energy_keeps_its_digits_in_float32(unknowns):
         their_turned, _, their_kinetic = theirs(direction, gradient, size, 1.0)
         errors.append(abs(float(kinetic) - expected))
         their_errors.append(abs(float(their_kinetic) - expected))
-        np.testing.assert_allclose(turned["w"], their_turned, atol=1e-6)
+        np.testing.assert_allclose(turned, their_turned, atol=1e-6)
     assert max(errors) < 1e-11
     assert max(their_errors) > 1e-8 * unknowns  # why it is not BlackJAX's
 
 
 @pytest.mark.parametrize("strength", [0.0, 1e-30, 1e6, 1e12])
 def test_a_kick_by_any_force_is_finite(strength):
-    direction = {"w": np.array([0.6, -0.8], np.float32)}
-    gradient = {"w": np.float32(strength) * np.array([-0.6, 0.8], np.float32)}  # straight back: the hardest
+    direction = jnp.array([0.6, -0.8], np.float32)
+    gradient = jnp.float32(strength) * jnp.array([-0.6, 0.8], np.float32)  # straight back: the hardest
     with jax.enable_x64(True):
         nothing = jnp.zeros((), jnp.float64)
-    turned, kinetic = kick(direction, gradient, {"w": np.ones(2, np.float32)}, jnp.float32(0.1), nothing)
-    assert np.linalg.norm(turned["w"]) == pytest.approx(1.0, abs=1e-6)
+    turned, kinetic = kick(direction, gradient, jnp.ones(2), jnp.float32(0.1), nothing)
+    assert np.linalg.norm(turned) == pytest.approx(1.0, abs=1e-6)
     assert np.isfinite(kinetic)
 
 
 def test_a_direction_is_forgotten_over_its_length():
     # Each time its correlation with what it was falls by 1 / sqrt(1 + nu^2 d) = exp(-e / L), up to terms in 1 / d.
     unknowns, step_size, length = 20_000, 0.5, 4.0
-    noise = {"w": jax.random.normal(jax.random.key(0), (8, unknowns))}
-    start = first = {"w": jnp.full(unknowns, unknowns**-0.5)}
+    noise = jax.random.normal(jax.random.key(0), (8, unknowns))
+    start = first = jnp.full(unknowns, unknowns**-0.5)
     for i in range(8):
-        start = refreshed(start, {"w": noise["w"][i]}, jnp.float32(step_size), jnp.float32(length))
-        assert jnp.linalg.norm(start["w"]) == pytest.approx(1.0, abs=1e-5)
-    assert start["w"] @ first["w"] == pytest.approx(np.exp(-8 * step_size / length), abs=5 * unknowns**-0.5)
+        start = refreshed(start, noise[i], jnp.float32(step_size), jnp.float32(length))
+        assert jnp.linalg.norm(start) == pytest.approx(1.0, abs=1e-5)
+    assert start @ first == pytest.approx(np.exp(-8 * step_size / length), abs=5 * unknowns**-0.5)

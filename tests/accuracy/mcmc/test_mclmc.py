@@ -47,12 +47,12 @@ def _last_geometry(model, args, **options):
 def test_the_length_is_the_size_of_the_posterior(adjusted, factor):
     geometry = _last_geometry(_scaled, (np.zeros(6, np.float32),), adjusted=adjusted, warmup=4000)
     assert geometry.length == pytest.approx(factor * np.sqrt((SCALES**2).sum()), rel=0.15)
-    np.testing.assert_allclose(geometry.scale["w"], 1.0, atol=0.1)  # by 2,000 draws from the prior
+    np.testing.assert_allclose(geometry.scale, 1.0, atol=0.1)  # by 2,000 draws from the prior
 
 
 def test_a_diagonal_mass_has_the_scales_of_the_posterior():
     geometry = _last_geometry(_scaled, (np.zeros(6, np.float32),), warmup=8000, mass="diagonal")
-    np.testing.assert_allclose(geometry.scale["w"] * geometry.unit, SCALES, rtol=0.3)
+    np.testing.assert_allclose(geometry.scale * geometry.unit, SCALES, rtol=0.3)
     assert geometry.length == pytest.approx(geometry.unit * np.sqrt(6), rel=0.01)
 
 
@@ -92,7 +92,7 @@ def test_a_first_step_that_is_too_long_does_not_leave_the_start():
         distances = []
         for _ in range(300):
             state = step(state)
-            distances.append(np.abs(state.position["w"]).max())
+            distances.append(np.abs(state.position).max())
     assert max(distances) < 0.1
     assert len(np.unique(distances)) > 100  # and it moves
 

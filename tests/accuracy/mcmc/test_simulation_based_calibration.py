@@ -20,6 +20,7 @@ from inference.mcmc.hmc import HMC
 from inference.mcmc.mclmc import MCLMC
 from inference.target.binding import bind
 from inference.target.density import Target
+from inference.target.vectors import Flattened
 
 SIMULATIONS, DRAWS, THIN, BINS = 512, 63, 2, 16
 X = np.random.default_rng(0).uniform(-2, 2, (12, 2)).astype(np.float32)
@@ -44,7 +45,7 @@ def _p_values(method: HMC | MCLMC, sampled_with=MODEL) -> np.ndarray:
     """One per quantity, for draws of a method from the posterior of one model and data from `MODEL`."""
     with jax.enable_x64(True):
         target, template = bind(sampled_with, (X, np.zeros(12, np.float32)), 1.0, "posterior")[:2]
-        settings = method.settings(target, template)
+        settings, flat = method.settings(target, template), Flattened.of(target, template)
         truth = Predictive(MODEL, num_samples=SIMULATIONS)(jax.random.key(1), X)
         y = truth.pop("y")
 
@@ -55,7 +56,7 @@ def _p_values(method: HMC | MCLMC, sampled_with=MODEL) -> np.ndarray:
                 def draw(state, _):
                     for _ in range(THIN):
                         state = method.kernel().step(target, data, state, np.int32(10**6)).state
-                    return state, _quantities(target, state.position, data)
+                    return state, _quantities(target, flat.position(state.position), data)
 
                 return jax.lax.scan(draw, method.kernel().init(target, data, position, key, settings), None, DRAWS)[1]
 

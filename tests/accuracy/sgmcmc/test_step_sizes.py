@@ -12,9 +12,10 @@ from jax import lax
 
 import inference
 import models
-from inference.sgmcmc.langevin_step import Centre, as_vector, estimated_gradient
+from inference.sgmcmc.langevin_step import Centre, estimated_gradient
 from inference.sgmcmc.step_sizes import SCHEDULES, Cycles, Settings
 from inference.target.binding import bind
+from inference.target.vectors import as_vector
 from tests.helpers.normal_target import NormalTarget
 
 BATCH = 8

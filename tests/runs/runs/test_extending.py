@@ -13,7 +13,7 @@ from tests.helpers.small_run import same
 
 METHODS = {
     "hmc": {"chains": 2, "warmup": 10, "tuning": 40},
-    "nuts": {"chains": 2, "warmup": 20},
+    "nuts": {"chains": 2, "warmup": 20, "mass": "tuned"},  # the pilot is of another method than the chains
     "mclmc": {"chains": 2, "warmup": 60, "thin": 3},
     "sgld": {"chains": 2, "warmup": 20, "thin": 2, "step_size": 1e-3},
 }
