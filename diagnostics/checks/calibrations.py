@@ -17,7 +17,7 @@ References: Dawid 1984 (PIT; 10.2307/2981683), Gneiting et al. 2007 (10.1111/j.1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,15 @@ from jaxtyping import Float
 from diagnostics.checks.class_bins import Bins, Brier, CalibrationErrors
 from diagnostics.checks.uniformity import Uniformity
 from inference import Prediction
+from inference.display.cards import card
+from inference.display.tables import Table
 from inference.results.prediction import Classification, Regression
 from inference.results.scores import in_data_units
 
 __all__ = ["Calibration", "ClassCalibration", "Coverage", "TargetCalibration", "calibration"]
 
 _LEVELS = np.arange(1, 20) / 20
+_SHOWN = np.array([0.5, 0.8, 0.9, 0.95])  # of the levels, in a table
 _DOUBT = 0.05  # a p-value below it speaks against calibration
 
 
@@ -59,7 +62,7 @@ class Coverage:
         return cls(_LEVELS, observed.reshape(len(_LEVELS), *pit.shape[1:]), errors)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
     """How calibrated a prediction is; `str()` of it is the verdict in words.
 
@@ -82,24 +85,38 @@ class Calibration:
         """Whether nothing speaks against calibration at the 5 % level, over all outputs together (Bonferroni)."""
         return bool(np.min(self.p_value) * np.size(self.p_value) > _DOUBT)
 
-    def __str__(self) -> str:
-        verdict = (
-            f"Nothing speaks against calibration on these {self.rows} rows"
-            if self.passed
-            else f"Calibration failed on these {self.rows} rows"
-        )
+    @property
+    def _verdict(self) -> str:
+        found = "Nothing speaks against calibration" if self.passed else "Calibration failed"
+        return f"{found} on these {self.rows} rows"
+
+    @property
+    def _numbers(self) -> str:
         several = np.size(self.p_value) > 1
-        numbers = (
+        return (
             f"stated probabilities are off by {np.max(self.miscalibration):.3g}{' at most' if several else ''}, "
             f"{self.floor:.3g} is expected by chance, p = {np.min(self.p_value):.2g}{' at least' if several else ''}"
         )
-        return f"{verdict}: {numbers}. {self._detail()}"
+
+    def __str__(self) -> str:
+        return f"{self._verdict}: {self._numbers}. {self._detail()}"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        numbers = f"{self._numbers[:1].upper()}{self._numbers[1:]}. {self._detail()}"
+        return card(self._verdict, numbers, self.table(), passed=self.passed)
 
     def _detail(self) -> str:
         raise NotImplementedError(f"{type(self).__name__} must say more")
 
+    def table(self) -> Table:
+        """What was stated beside what happened, as text."""
+        raise NotImplementedError(f"{type(self).__name__} must have a table")
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class TargetCalibration(Calibration):
     """How calibrated a regression is.
 
@@ -120,8 +137,19 @@ class TargetCalibration(Calibration):
             "below the median."
         )
 
+    def table(self) -> Table:
+        """How many targets central intervals hold, for each output if there are several."""
+        held = self.coverage.observed.reshape(len(_LEVELS), -1)
+        names = ["targets inside"] if held.shape[1] == 1 else [f"inside, output {k}" for k in range(held.shape[1])]
+        rows = [
+            (f"{level:.0%}", *(f"{share:.1%}" for share in shares), f"{error:.1%}")
+            for level, shares, error in zip(_LEVELS, held, self.coverage.errors, strict=True)
+            if np.isclose(level, _SHOWN).any()
+        ]
+        return Table("", ("central interval", *names, "standard error if calibrated"), rows)
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassCalibration(Calibration):
     """How calibrated a classification is.
 
@@ -148,6 +176,15 @@ class ClassCalibration(Calibration):
             f"reliability {brier.reliability:.3g} - resolution {brier.resolution:.3g} + uncertainty "
             f"{brier.uncertainty:.3g} + within bins {brier.within:.3g}."
         )
+
+    def table(self) -> Table:
+        """How often the top class is right, by how sure the prediction was."""
+        bins = zip(*(getattr(self.bins, field.name) for field in fields(self.bins)), strict=True)
+        rows = [
+            (f"{confidence:.1%}", f"{accuracy:.1%}", f"{lower:.1%} to {upper:.1%}", f"{count:,}")
+            for count, confidence, accuracy, lower, upper in bins
+        ]
+        return Table("", ("confidence", "accuracy", "95 % interval", "rows"), rows)
 
 
 def calibration(prediction: Prediction, y: Any) -> Calibration:

@@ -40,6 +40,7 @@ from scipy.special import logsumexp
 from data import Split
 from diagnostics.checks.inputs import inputs_and_targets
 from inference import Posterior, mixing
+from inference.display.cards import card
 from inference.host.arviz import pareto_smoothed
 from inference.results.function_space import PROBED_ROWS, probes
 from inference.results.prediction import Prediction, Regression
@@ -51,7 +52,7 @@ _MOST_K = 0.7
 _LEAST_DRAWS = 4  # draws per chain that an effective sample size needs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
     """Leave-one-out predictive densities; `str()` of it says what they are worth.
 
@@ -87,6 +88,12 @@ class LeaveOneOut:
     def reliable(self) -> bool | None:
         """Whether no k-hat is above the threshold; None where it can't tell, as the weights could not be corrected."""
         return None if self.correction == "not possible" else not self.unreliable
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return card("Leave-one-out", str(self), passed=self.reliable)
 
     def __str__(self) -> str:
         rows = len(self.pointwise)

@@ -29,6 +29,8 @@ from jaxtyping import Float
 
 from diagnostics.checks.inputs import inputs_and_targets
 from inference import Posterior, mixing
+from inference.display.cards import card
+from inference.display.tables import Table
 from models import Likelihood
 
 __all__ = ["PredictiveCheck", "predictive_check"]
@@ -37,10 +39,11 @@ Statistic = Callable[[np.ndarray], Any]
 
 _REPLICATES = 1000  # at least, for a point estimate or an ensemble, which can't have more draws
 _LEAST_DRAWS = 4  # draws per chain that an effective sample size needs
+_UNKNOWN = (np.nan, np.nan)  # quantiles of nothing
 _EXTREME = 0.025  # p-values nearer to 0 or 1 than this are pointed out
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictiveCheck:
     """Observed statistics among replicated ones; `str()` of it has a line for each statistic.
 
@@ -72,16 +75,29 @@ class PredictiveCheck:
         """The statistics that the model does not reproduce: their p-value is below 2.5 % or above 97.5 %."""
         return tuple(name for name, p in self.p_values.items() if not _EXTREME <= p <= 1 - _EXTREME)
 
-    def __str__(self) -> str:
-        lines = []
+    def table(self) -> Table:
+        """A row for each statistic, as text."""
+        rows = []
         for name, observed in self.observed.items():
-            lower, upper = np.quantile(self.replicates[name], [0.05, 0.95])
-            lines.append(
-                f"{name}: {observed:.4g} observed, {lower:.4g} to {upper:.4g} in 90 % of the replicates, "
-                f"p = {self.p_values[name]:.3f} ± {self.errors[name]:.3f}"
-                + (", not reproduced" if name in self.extreme else "")
-            )
-        return "\n".join(lines)
+            lower, upper = np.quantile(self.replicates[name], [0.05, 0.95]) if self.replicates[name].size else _UNKNOWN
+            among = f"{lower:.4g} to {upper:.4g}"
+            p_value = f"{self.p_values[name]:.3f} ± {self.errors[name]:.3f}"
+            rows.append((name, f"{observed:.4g}", among, p_value, "not reproduced" if name in self.extreme else ""))
+        return Table("", ("statistic", "observed", "90 % of the replicates", "p-value", ""), rows)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name}: {observed} observed, {among} in 90 % of the replicates, p = {p_value}{', ' if extreme else ''}"
+            f"{extreme}"
+            for name, observed, among, p_value, extreme in self.table().rows
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        heading = f"{len(self.extreme)} of {len(self.observed)} statistics are not reproduced"
+        return card(heading if self.extreme else "Every statistic is reproduced", self.table(), passed=not self.extreme)
 
 
 def predictive_check(

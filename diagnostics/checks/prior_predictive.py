@@ -21,6 +21,7 @@ from numpyro import handlers
 from data import Split
 from data.pairs import as_pair
 from data.rows import spaced
+from inference.display.cards import card
 from inference.display.figures import COLOURS, chart
 from models import Network
 from models.validation import positive_integer
@@ -33,7 +34,7 @@ __all__ = ["PriorCheck", "prior_check", "prior_functions"]
 _ROWS = 2000  # rows of inputs that are used: more would tell nothing new, and fill the memory
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorCheck:
     """Functions drawn from the prior; `str()` of it is what they imply, in words.
 
@@ -64,6 +65,12 @@ class PriorCheck:
 
     def __str__(self) -> str:
         return self.summary
+
+    def __repr__(self) -> str:
+        return self.summary
+
+    def _repr_html_(self) -> str:
+        return card("Functions from the prior", self.summary, note="figure() draws them.")
 
     def figure(self) -> Figure:
         """The envelope along one input, or the spread over many; for a classifier the histogram of entropies."""

@@ -17,6 +17,7 @@ from data.pairs import as_pair
 from diagnostics.comparisons.distances import Distance, distances
 from diagnostics.convergences.spaces import function_mixing
 from inference import Posterior, Prediction
+from inference.display.cards import card
 from inference.display.tables import Table, with_error
 from inference.results.scores import influences, row_scores, scores_of_rows
 from models import Network
@@ -31,7 +32,7 @@ _RHAT, _LEAST_DRAWS = 1.05, 4  # of the reference: above this R-hat its chains d
 _NEAR = 2.0  # a distance within this many spreads of the floor counts as the reference's distance to itself
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Several posteriors side by side.
 
@@ -132,11 +133,20 @@ class Comparison:
             for key in self.distances
         ]
 
+    @property
+    def _legend(self) -> str:
+        return f"= as close to {self.reference} as one half of its chains is to the other" if self.floor else ""
+
     def __str__(self) -> str:
         text = "\n\n".join(map(str, self.tables()))
-        if self.floor:
-            text += f"\n= as close to {self.reference} as one half of its chains is to the other"
-        return f"{text}\n{self.caution}".rstrip()
+        return "\n".join(part for part in (text, self._legend, self.caution) if part)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        heading = f"Comparison of {len(self.rows)} posteriors" if len(self.rows) > 1 else "Scores of one posterior"
+        return card(heading, self.summary, *self.tables(), note=self._legend)
 
 
 def compare(posteriors: Mapping[str, Posterior], test: Any, reference: str | Posterior | None = None) -> Comparison:

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from diagnostics.convergences.spaces import Mixing
+from inference.display.cards import card
+from inference.display.tables import Table
 from inference.host.machine import Cost
 from inference.sgmcmc.temperatures import Bias
 
 __all__ = ["Convergence"]
 
+_AT_LEAST = ("ess", "ebfmi", "importance")  # thresholds that are passed from above
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Convergence:
     """The verdict on a posterior; `str()` of it starts with the verdict and lists what fails.
 
@@ -87,6 +91,46 @@ class Convergence:
         if not (self.judged and self.cost and self.cost.gradients):
             return np.nan
         return self.judged.least_ess / self.cost.gradients
+
+    @property
+    def word(self) -> str:
+        """The verdict in a few words."""
+        if self.kind == "guide" and self.passed:
+            return "close to the posterior"
+        if self.kind == "guide" and self.settled and not self.constant_gap < 0:
+            return "an approximation"
+        return {True: "converged", False: "not to be relied on yet", None: "nothing to certify"}[self.passed]
+
+    def measures(self) -> Table:
+        """What was measured, as text, and what passes."""
+        found: list[tuple[str, float, str, str]] = []
+        for space, each in (("functions", self.functions), ("weights", self.weights)):
+            if each is not None and each.names:
+                found += [(f"worst R-hat of {space}", each.worst_rhat, ".3f", "rhat")]
+                found += [(f"least ESS of {space}", each.least_ess, ",.0f", "ess")]
+        found += [
+            ("E-BFMI, least of the chains", self.ebfmi, ".2f", "ebfmi"),
+            ("divergent draws", self.divergences or np.nan, ",.0f", ""),
+            ("mean acceptance", self.acceptance, ".2f", ""),
+            ("gradients per draw", self.steps, ",.0f", ""),
+            ("k-hat of the importance weights", self.pareto_k, ".2f", "pareto_k"),
+            ("effective share of the importance weights", self.importance, ".2f", "importance"),
+            ("slope of the loss, in standard errors", self.loss_slope, ".1f", "slope"),
+            ("least ESS per second", self.ess_per_second, ".3g", ""),
+        ]
+        known = [each for each in found if not np.isnan(each[1])]
+        passes = {name: f"{'≥' if name in _AT_LEAST else '≤'} {value:g}" for name, value in self.thresholds.items()}
+        rows = [(name, format(value, form), passes.get(threshold, "")) for name, value, form, threshold in known]
+        return Table("", ("measured", "value", "passes"), rows)
+
+    def _repr_html_(self) -> str:
+        cautions = [f"Caution: {caution}" for caution in self.cautions]
+        advice = f"What to do next: {' '.join(self.advice)}" if self.advice else ""
+        heading = self.word[:1].upper() + self.word[1:]
+        return card(heading, self.verdict, [*self.failures, *cautions], advice, self.measures(), passed=self.passed)
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         listed = [f"  - {failure}" for failure in self.failures]

@@ -35,6 +35,8 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from inference import Prediction
+from inference.display.cards import card
+from inference.display.tables import Table
 from inference.results.mixture import entropy
 from inference.results.prediction import Classification
 from models.validation import finite_array, nonnegative_number
@@ -47,7 +49,7 @@ _LEAST = 1e-300  # stands in for a density of 0, which has no logarithm, but whi
 _GAP = 1e-5  # nats below the best mean log density at most: no test set is large enough to see it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """The average of several predictions at the same n inputs, made by `average`.
 
@@ -61,6 +63,15 @@ class Mixture:
 
     def __len__(self) -> int:
         return len(next(iter(self.parts.values())))
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{name} {weight:.3g}" for name, weight in self.weights.items())
+        return f"<Mixture of {len(self.parts)} predictions at {len(self):,} inputs, with the weights {weights}>"
+
+    def _repr_html_(self) -> str:
+        weights = [(name, f"{weight:.3f}") for name, weight in self.weights.items()]
+        heading = f"Average of {len(self.parts)} predictions at {len(self):,} inputs"
+        return card(heading, Table("", ("prediction", "weight"), weights))
 
     @property
     def classification(self) -> bool:

@@ -39,6 +39,7 @@ from jaxtyping import Float, Int
 from diagnostics.predictions.averaging import Mixture
 from diagnostics.predictions.uncertainties import disagreement, maximum_probability, variation_ratio
 from inference import Prediction
+from inference.display.cards import card
 from inference.display.tables import Table
 from inference.results.prediction import Classification
 from models.validation import finite_array, fraction, one_of, positive_integer
@@ -95,7 +96,7 @@ class Separation:
     fpr95_in: Estimate
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Detection:
     """How well scores tell outside from inside; `str()` of it is a table with its orientation.
 
@@ -116,19 +117,33 @@ class Detection:
     def __getitem__(self, score: str) -> Separation:
         return self.separations[score]
 
-    def __str__(self) -> str:
+    def table(self) -> Table:
+        """A row for each score, as text."""
         names = ["score", "AUROC", "AUPR-out", "AUPR-in", "FPR95-out", "FPR95-in"]
         rows = [
             [name, *(str(getattr(each, field.name)) for field in fields(each))]
             for name, each in self.separations.items()
         ]
+        return Table("", names, rows)
+
+    @property
+    def _legend(self) -> list[str]:
         share = self.outside / (self.inside + self.outside)
         counts = (
             f"{self.inside} points inside, {self.outside} outside; {self.level:.0%} bootstrap intervals; a score that "
             f"says nothing has AUPR-out {share:.3f} and AUPR-in {1 - share:.3f}"
         )
         baseline = ["baseline: 1 - the maximum probability"] if "baseline" in self.separations else []
-        return "\n".join([str(Table("", names, rows)), *baseline, counts, self.orientation])
+        return [*baseline, counts, *self.orientation.splitlines()]
+
+    def __str__(self) -> str:
+        return "\n".join([str(self.table()), *self._legend])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return card("Inside against outside of the data", self.table(), self._legend)
 
 
 def out_of_distribution(

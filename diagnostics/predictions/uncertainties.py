@@ -26,12 +26,13 @@ from jaxtyping import Float, Int
 
 from diagnostics.predictions.averaging import Mixture
 from inference import Prediction
+from inference.display.cards import card
 from inference.results.prediction import Classification
 
 __all__ = ["Uncertainty", "disagreement", "maximum_probability", "uncertainty", "variation_ratio"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Uncertainty:
     """The parts of a prediction's uncertainty at n inputs; `str()` of it says how much each is on average.
 
@@ -68,6 +69,12 @@ class Uncertainty:
 
     def _share(self, part: np.ndarray) -> np.ndarray:
         return np.divide(part, self.total, out=np.full(part.shape, np.nan), where=self.total > 0)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return card("Uncertainty", *str(self).splitlines())
 
     def __str__(self) -> str:
         total = float(self.total.mean())

@@ -56,16 +56,6 @@ class _Entry:
         return {True: "passed", False: "failed", None: "none"}[self.convergence.passed]
 
     @property
-    def word(self) -> str:
-        """The verdict in a few words."""
-        found = self.convergence
-        if found.kind == "guide" and found.passed:
-            return "close to the posterior"
-        if found.kind == "guide" and found.settled and not found.constant_gap < 0:
-            return "an approximation"
-        return {True: "converged", False: "not to be relied on yet", None: "nothing to certify"}[found.passed]
-
-    @property
     def sites(self) -> list[tuple[str, ...]]:
         """Rows of a table: each site's worst R-hat, least ESS, and Monte Carlo error over spread."""
         if self.convergence.weights is None:
@@ -234,17 +224,10 @@ def _models(posteriors: Mapping[str, Posterior]) -> list[tuple[str, str, tuple[L
     """For each different model, the names of its posteriors, what it is in words, and its layers."""
     found: dict[str, tuple[list[str], Posterior]] = {}
     for name, each in posteriors.items():
-        found.setdefault(_spelled(each), ([], each))[0].append(name)
+        found.setdefault(each.model_in_words, ([], each))[0].append(name)
     return [
         (", ".join(names) if len(found) > 1 else "", words, layers(first)) for words, (names, first) in found.items()
     ]
-
-
-def _spelled(posterior: Posterior) -> str:
-    model = posterior.model
-    if isinstance(model, Network):
-        return f"{model.architecture}, {type(model.likelihood).__name__} likelihood"
-    return str(getattr(model, "__name__", "a NumPyro model"))
 
 
 def _assay(comparison: Comparison | None) -> Picture | None:

@@ -66,7 +66,7 @@ class Driver:
     def __init__(self, stage: Stage, ledger: Ledger, progress: bool) -> None:
         method = stage.method
         self.stage, self.ledger, self.pace = stage, ledger, current_pace()
-        self.display = Display(stage.title, method.chains, method.iterations, enabled=progress)
+        self.display = Display(stage.title, method.iterations, chains=method.chains, enabled=progress)
         self.signals = Signals(terminate=ledger.durable)
         self.chains: list[Chain] = []
         self.ended, self.interrupted = "draws", False
@@ -114,7 +114,7 @@ class Driver:
 
     def _announce(self) -> None:
         for chain in self.chains:
-            self.display.begin(chain.number, chain.done)
+            self.display.begin(chain.done, chain.number)
         if self.stage.gather and self.ledger.size:
             self.display.say(f"all draws will take at most {self.ledger.size / 1e6:,.1f} MB on disk")
         if not self._going():
@@ -196,7 +196,7 @@ class Driver:
         first = chain.go_on(piece, self.pace.piece_seconds)
         self._submit(chain)
         status = chain.take(first, piece, self.stage.method, self.ledger, self.stage.keeping)
-        self.display.update(chain.number, chain.done, status)
+        self.display.update(chain.done, status, chain.number)
 
     def _fail(self, chain: Chain, error: FloatingPointError) -> None:
         """Leave a failed chain out; end the stage if it needs every chain, or if no chain is left."""

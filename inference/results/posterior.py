@@ -6,6 +6,7 @@ chains of them. `Posterior.kind` says which of these the draws are, because they
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,8 @@ import numpy as np
 
 from data.pairs import inputs_of
 from data.rows import spaced
+from inference.display.cards import card
+from inference.display.tables import Table
 from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
 from inference.host.machine import Cost
@@ -84,16 +87,39 @@ class Posterior:
     further: Any = None
 
     def __repr__(self) -> str:
-        chains, draws = self.shape
-        what = (
-            f"{chains} {'members' if self.kind == 'point' else 'chains'} of {draws} draws"
-            if chains > 1
-            else f"{draws} draws"
-        )
         return (
-            f"<Posterior by {self.method.name}: {what} of {len(self.draws)} sites, {self.cost.seconds:.1f} s, ended by "
-            f"{self.ended!r}; predict, idata, draws and statistics have its numbers>"
+            f"<Posterior by {self.method.name}: {self._amount} of {len(self.draws)} sites, {self.cost.seconds:.1f} s, "
+            f"ended by {self.ended!r}; predict, idata, draws and statistics have its numbers>"
         )
+
+    def _repr_html_(self) -> str:
+        spent = (
+            f"{self._amount} in {self.cost.seconds:.1f} s, {self.cost.compile_seconds:.1f} s of it for compiling and "
+            f"starts; {self.cost.gradients:,} gradients; ended by {self.ended!r}."
+        )
+        tempered = f"Temperature {self.temperature:g} of the {self.tempering}." if self.temperature != 1 else ""
+        stopped = [f"Chain {chain} stopped before its end: {why}" for chain, why in self.stopped.items()]
+        told = [*stopped, *self.concerns, *self.notes]
+        sites = Table(
+            "", ("site", "shape", "values", "mean ± standard deviation"), [_row(*site) for site in self.draws.items()]
+        )
+        note = "predict, idata, draws and statistics have its numbers; diagnostics.convergence judges it."
+        return card(f"Posterior by {self.method.name}", self.model_in_words, spent, tempered, told, sites, note=note)
+
+    @property
+    def _amount(self) -> str:
+        """How many draws there are, in words."""
+        chains, draws = self.shape
+        if chains == 1:
+            return f"{draws:,} draws"
+        return f"{chains} {'members' if self.kind == 'point' else 'chains'} of {draws:,} draws"
+
+    @property
+    def model_in_words(self) -> str:
+        """The architecture and the kind of likelihood of a network, or the name of another model."""
+        if isinstance(self.model, Network):
+            return f"{self.model.architecture}, {type(self.model.likelihood).__name__} likelihood"
+        return str(getattr(self.model, "__name__", "a NumPyro model"))
 
     @property
     def linearised(self) -> bool:
@@ -122,7 +148,7 @@ class Posterior:
     @property
     def shape(self) -> tuple[int, int]:
         """The number of chains and of draws per chain."""
-        chain, draw = next(iter((self.draws or self.statistics).values())).shape[:2]
+        chain, draw = next(iter((self.draws or self.statistics).values()), np.empty((0, 0))).shape[:2]
         return chain, draw
 
     @cached_property
@@ -224,3 +250,13 @@ def _inputs(args: tuple[Any, ...]) -> Any:
     if len(args) != 1:
         raise TypeError(f"predict takes the inputs x of a network and nothing else, got {len(args)} arguments")
     return inputs_of(args[0])
+
+
+def _row(name: str, values: np.ndarray) -> tuple[str, ...]:
+    """A site's row of a table; only a scalar's draws are so few that they are summed up just to be looked at."""
+    shape = values.shape[2:]
+    moments = ""
+    if not shape and values.size:
+        with np.errstate(all="ignore"):
+            moments = f"{values.mean(dtype=np.float64):.3g} ± {values.std(dtype=np.float64):.2g}"
+    return name, " x ".join(map(str, shape)) or "scalar", f"{math.prod(shape):,}", moments

@@ -24,6 +24,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from scipy.special import logsumexp
 
+from inference.display.cards import card
+from inference.results.first_rows import first_rows
 from inference.results.mixture import DRAWS, entropy, mixture_quantile
 from models import Likelihood
 from models.classifiers import LabelLikelihood
@@ -35,7 +37,7 @@ __all__ = ["Classification", "Prediction", "Regression"]
 _BLOCK = 2**20  # values of draws and rows that are worked on at once
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
     """What a posterior says about the targets at n inputs.
 
@@ -61,6 +63,17 @@ class Prediction:
 
     def __len__(self) -> int:
         return self.outputs.shape[2]
+
+    def __repr__(self) -> str:
+        return f"<{self._what}, {self.likelihood}; mean, std, epistemic, aleatoric and sample have its numbers>"
+
+    def _repr_html_(self) -> str:
+        return card(self._what, f"{self.likelihood}", first_rows(self))
+
+    @property
+    def _what(self) -> str:
+        chains, draws, inputs, _ = self.outputs.shape
+        return f"{type(self).__name__} at {inputs:,} inputs by {chains} x {draws:,} draws"
 
     @property
     def has_variance(self) -> bool:
@@ -122,7 +135,7 @@ class Prediction:
         return array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Regression(Prediction):
     """A prediction of real targets, (n,) for one output and (n, d) for several."""
 
@@ -221,7 +234,7 @@ class Regression(Prediction):
         return replace(self, outputs=outputs, noise=noise, restored=True)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classification(Prediction):
     """A prediction of labels."""
 

@@ -23,11 +23,14 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from data import Split
 from data.pairs import targets_of
+from inference.display.cards import card
+from inference.display.tables import Table
 from inference.results.prediction import Classification, Prediction, Regression
 from models.conditionals import NormalConditional
 
 __all__ = [
     "BEST",
+    "Scores",
     "calibration_error",
     "confidence_bins",
     "crps_of_mixture",
@@ -50,7 +53,19 @@ _BINS = 15  # as in Guo et al. 2017
 _TINY = 1e-300
 
 
-def scores(prediction: Prediction, y: Any) -> dict[str, float]:
+class Scores(dict[str, float]):
+    """Scores by name: a dict, which a notebook shows as a table."""
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name} {value:.4g}" for name, value in self.items())
+
+    def _repr_html_(self) -> str:
+        best = {name: f"{value:g}" if math.isfinite(value) else "the higher the better" for name, value in BEST.items()}
+        rows = [(name, f"{value:.4g}", best.get(name, "")) for name, value in self.items()]
+        return card("Scores", Table("", ("score", "value", "best"), rows))
+
+
+def scores(prediction: Prediction, y: Any) -> Scores:
     """The scores of a prediction.
 
     Args:
@@ -64,7 +79,7 @@ def scores(prediction: Prediction, y: Any) -> dict[str, float]:
         `brier` (the squared error summed over classes, 0 to 2) and `ece` (the calibration error of the top class in 15
         bins of equal width).
     """
-    return scores_of_rows(row_scores(prediction, y))
+    return Scores(scores_of_rows(row_scores(prediction, y)))
 
 
 def row_scores(prediction: Prediction, y: Any) -> dict[str, Float[np.ndarray, " n"]]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from inference.disk.run_directory import PILOTS
+from inference.display.progress import Display
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger
@@ -85,35 +86,38 @@ def find_settings(
     cost, notes, positions = Cost(0.0, 0.0, 0, 0), tuple[str, ...](), starts.positions
     given = starts.how == "given"
     network = isinstance(bound.target.model, Network)
-    for number, name in enumerate(PILOTS):
-        pilot = method.pilot(settings)
-        if pilot is None:
-            break
-        if number == 0:
-            begin = [positions[0]] * pilot.chains if given else positions[: pilot.chains]
-        stage = Stage(
-            title=f"{method.name} pilot",
-            method=pilot,
-            target=bound.target,
-            data=[bound.data] * pilot.chains,
-            key=jax.random.fold_in(key, _ROUNDS + number) if number else key,
-            starts=begin,
-            settings=settings,
-            keeping=replace(keeping, inputs=None, keep="none" if network else "all"),
-        )
-        outcome = drive(stage, ledger(name), progress)
-        if outcome.interrupted:
-            raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
-        if outcome.stopped:
-            raise FloatingPointError(next(iter(outcome.stopped.values())))
-        with tracing(method.precision):
-            found = method.tuned(bound.target, bound.data, settings, _rehearsal(bound, outcome))
-        settings, cost = found.settings, cost + outcome.cost
-        notes += (found.note,) if found.note else ()
-        if found.positions is not None:
-            begin = found.positions
-            if not given:
-                positions = [*begin, *positions[len(begin) :]]
+    piloted = progress and method.pilot(settings) is not None
+    with Display(f"{method.name} pilot", None, counted="round", enabled=piloted) as display:
+        for number, name in enumerate(PILOTS):
+            pilot = method.pilot(settings)
+            if pilot is None:
+                break
+            if number == 0:
+                begin = [positions[0]] * pilot.chains if given else positions[: pilot.chains]
+            stage = Stage(
+                title=f"round {number + 1}",
+                method=pilot,
+                target=bound.target,
+                data=[bound.data] * pilot.chains,
+                key=jax.random.fold_in(key, _ROUNDS + number) if number else key,
+                starts=begin,
+                settings=settings,
+                keeping=replace(keeping, inputs=None, keep="none" if network else "all"),
+            )
+            outcome = drive(stage, ledger(name), progress)
+            if outcome.interrupted:
+                raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
+            if outcome.stopped:
+                raise FloatingPointError(next(iter(outcome.stopped.values())))
+            with tracing(method.precision):
+                found = method.tuned(bound.target, bound.data, settings, _rehearsal(bound, outcome))
+            settings, cost = found.settings, cost + outcome.cost
+            notes += (found.note,) if found.note else ()
+            if found.positions is not None:
+                begin = found.positions
+                if not given:
+                    positions = [*begin, *positions[len(begin) :]]
+            display.update(number + 1)
     return Piloted(settings, positions[: method.chains], cost, notes)
 
 

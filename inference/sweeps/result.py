@@ -1,16 +1,7 @@
-r"""A sweep: the scores of one model over the values of one thing, with errors over seeds.
+"""A sweep: the scores of one model over the values of one thing, with errors over seeds.
 
-With s_ij the score of value i under seed j, over J seeds, and r the value that others are compared with:
-
-    mean_i = (1/J) sum_j s_ij                    standard error  sd_j(s_ij) / sqrt(J)
-    difference_i = (1/J) sum_j (s_ij - s_rj)     standard error  sd_j(s_ij - s_rj) / sqrt(J)
-
-All values share their seeds, so what a seed does to all of them alike drops out of the differences, and it is these
-that decide whether a value is better than another. Where runs failed or were not made, the best is therefore sought
-over the seeds that all values have. The errors are over seeds on the same training and test rows: they say what other
-seeds would give, and nothing about other data. Whether a value is distinguishable from the reference is decided by
-Student's t at 95 %, divided among all differences that could have been looked at (Bonferroni): all pairs, where the
-best of the values is itself compared with the others.
+How values are compared is in `inference.sweeps.differences`. Where runs failed or were not made, the best is sought
+over the seeds that all values have.
 """
 
 from __future__ import annotations
@@ -18,14 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import stdtrit
 
-from inference.display.tables import aligned, with_error
+from inference.display.cards import card
+from inference.display.tables import Table, with_error
 from inference.results.scores import BEST
+from inference.sweeps.differences import Difference, mean_and_error, paired_differences
 from inference.sweeps.figure import directed, draw_curves
 from models import Prior
 from models.rules import as_prior
@@ -34,34 +26,17 @@ from models.validation import one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["RHAT", "Difference", "Sweep"]
+__all__ = ["RHAT", "Sweep"]
 
 RHAT = 1.01
 """Chains disagree whose R-hat is above this, and above what chance explains; as in `diagnostics.convergence`."""
-_ERROR_RATE = 0.05
-_ROUNDING = 1e-12  # relative: more than rounding in float64 leaves between equal differences of scores
 
 
 class _Incomparable(ValueError):
     """No value can be called the best."""
 
 
-class Difference(NamedTuple):
-    """The difference of each value's score to the reference's, over the seeds that both have.
-
-    Attributes:
-        mean: the mean of value minus reference.
-        standard_error: the standard error of that mean; nan with fewer than two seeds.
-        distinguishable: whether it is more than seeds alone explain; never where all seeds differ by the same amount,
-            as an accuracy may on few rows, because then nothing is known about the error.
-    """
-
-    mean: Float[np.ndarray, " value"]
-    standard_error: Float[np.ndarray, " value"]
-    distinguishable: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """Scores over the values of one thing; `str()` of it is the table with what to make of it.
 
@@ -99,11 +74,11 @@ class Sweep:
 
     def mean(self, score: str) -> Float[np.ndarray, " value"]:
         """The mean of a score over the seeds that have it; nan where none has."""
-        return _mean_and_error(self._of(score))[0]
+        return mean_and_error(self._of(score))[0]
 
     def standard_error(self, score: str) -> Float[np.ndarray, " value"]:
         """The standard error of the mean of a score; nan with fewer than two seeds."""
-        return _mean_and_error(self._of(score))[1]
+        return mean_and_error(self._of(score))[1]
 
     def difference(self, score: str, reference: Any = None) -> Difference:
         """How far each value's score is from the reference's, seed by seed.
@@ -112,20 +87,7 @@ class Sweep:
             score: the score's name.
             reference: one of the values, or its label; None takes `Sweep.reference`.
         """
-        return self._difference(score, self._place(reference), len(self.values) - 1)
-
-    def _difference(self, score: str, place: int, looked_at: int) -> Difference:
-        """The difference to the value at `place`, judged as one of `looked_at` differences."""
-        values = self._of(score)
-        with np.errstate(invalid="ignore"):
-            gaps = values - values[place]
-        mean, error = _mean_and_error(gaps)
-        seeds = (~np.isnan(gaps)).sum(axis=1)
-        level = 1 - _ERROR_RATE / 2 / max(1, looked_at)
-        with np.errstate(invalid="ignore"):
-            known = np.isfinite(error) & (error > 0)
-            apart = known & (np.abs(mean) > stdtrit(np.maximum(seeds - 1, 1), level) * error)
-        return Difference(mean, error, apart)
+        return paired_differences(self._of(score), self._place(reference), len(self.values) - 1)
 
     def best(self, score: str = "log_score", highest: bool | None = None) -> Any:
         """The value with the best mean score over the seeds that all have; `conclusion` says whether it stands out.
@@ -147,7 +109,8 @@ class Sweep:
             return f"{what}; one seed can't say whether that is more than chance."
         count = len(self.values)
         if self.reference is None or place == self.reference:
-            found = self._difference(score, place, count - 1 if place == self.reference else count * (count - 1) // 2)
+            pairs = count - 1 if place == self.reference else count * (count - 1) // 2
+            found = paired_differences(self._of(score), place, pairs)
             others = [self.labels[i] for i in range(count) if i != place and not found.distinguishable[i]]
             unclear = (
                 f"; not distinguishable from it: {', '.join(others)}"
@@ -179,8 +142,8 @@ class Sweep:
             found.append(f"{self.divergences.sum()} divergent draws, in {where} of {made} runs")
         return tuple(found)
 
-    def table(self) -> str:
-        """Means and paired differences with their standard errors, as text."""
+    def tables(self) -> tuple[Table, ...]:
+        """Tables as text: means, and paired differences, each with their standard errors."""
         head = [self.name, *self.scores]
         counts = np.max([(~np.isnan(values)).sum(axis=1) for values in self.scores.values()], axis=0)
         differ = bool(np.ptp(counts))
@@ -190,30 +153,41 @@ class Sweep:
             cells = [with_error(self.mean(score)[i], self.standard_error(score)[i]) for score in self.scores]
             mixed = [f"{np.nanmax(self.rhat[i]):.3f}" if not np.isnan(self.rhat[i]).all() else ""] if chains else []
             rows.append(
-                [label, *cells, *mixed, f"{_mean_and_error(self.seconds)[0][i]:.1f}", *[str(counts[i])] * differ]
+                [label, *cells, *mixed, f"{mean_and_error(self.seconds)[0][i]:.1f}", *[str(counts[i])] * differ]
             )
         seeds = len(self.seeds)
         over = f"mean ± standard error over {seeds} seeds" if seeds > 1 else f"seed {self.seeds[0]}"
         over += ", or as many as a row says" * differ
         extra = ["worst R-hat"] * chains + ["seconds"] + ["seeds"] * differ
-        lines = [over, *aligned([[*head, *extra], *rows])]
-        if self.reference is not None and len(self.values) > 1:
-            differences = {score: self.difference(score) for score in self.scores}
-            rows = [
-                [label, *(_marked(found, i) for found in differences.values())]
-                for i, label in enumerate(self.labels)
-                if i != self.reference
-            ]
-            own = f"{self.name} {self.labels[self.reference]}"
-            marks = "; * cannot be explained by seeds alone" if seeds > 1 else ""
-            lines += [f"paired differences to {own}{marks}", *aligned([head, *rows])]
-        return "\n".join(lines)
+        means = Table(over, [*head, *extra], rows)
+        if self.reference is None or len(self.values) == 1:
+            return (means,)
+        differences = [self.difference(score) for score in self.scores]
+        rows = [
+            [label, *(_marked(found, i) for found in differences)]
+            for i, label in enumerate(self.labels)
+            if i != self.reference
+        ]
+        marks = "; * cannot be explained by seeds alone" if seeds > 1 else ""
+        own = f"{self.name} {self.labels[self.reference]}"
+        return means, Table(f"paired differences to {own}{marks}", head, rows)
+
+    @property
+    def _conclusions(self) -> list[str]:
+        return [self.conclusion()] if "log_score" in self.scores and len(self.values) > 1 else []
+
+    def table(self) -> str:
+        """All tables in one text."""
+        return "\n".join(map(str, self.tables()))
 
     def __str__(self) -> str:
-        lines = [self.table()]
-        if "log_score" in self.scores and len(self.values) > 1:
-            lines.append(self.conclusion())
-        return "\n".join(lines + [f"  - {concern}" for concern in self.concerns])
+        return "\n".join([self.table(), *self._conclusions, *(f"  - {each}" for each in self.concerns)])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return card(f"Sweep of {self.name}", *self._conclusions, self.concerns, *self.tables())
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The curve of each score: means with standard errors, single seeds in grey, the reference as a dashed line.
@@ -223,7 +197,7 @@ class Sweep:
         Args:
             path: where to write the figure as well, in the format of its ending: .png, .pdf, .svg.
         """
-        curves = {score: (values, *_mean_and_error(values)) for score, values in self.scores.items()}
+        curves = {score: (values, *mean_and_error(values)) for score, values in self.scores.items()}
         numbers = None if self.name == "prior" else np.asarray(self.values, np.float64)
         titles = [directed(score) for score in self.scores]
         figure = draw_curves(titles, curves, self.labels, numbers, np.any(self.unmixed, axis=1), self.reference)
@@ -272,24 +246,10 @@ class Sweep:
             raise _Incomparable(f"no run has a {score}")
         if not self._shared(score).any():
             raise _Incomparable(f"no seed has a {score} of every {self.name}, so none is best")
-        mean = _mean_and_error(values[:, self._shared(score)])[0]
+        mean = mean_and_error(values[:, self._shared(score)])[0]
         if highest is None and math.isfinite(BEST[score]):
             return int(np.nanargmin(np.abs(mean - BEST[score])))
         return int(np.nanargmax(mean) if highest is None or highest else np.nanargmin(mean))
-
-
-def _mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of each row and its standard error, over the columns that are not nan."""
-    mean, error = np.full((2, len(values)), np.nan)
-    for i, row in enumerate(values):
-        known = row[~np.isnan(row)]
-        with np.errstate(invalid="ignore"):
-            if known.size:
-                mean[i] = known.mean()
-            if known.size > 1:
-                equal = np.ptp(known) <= _ROUNDING * np.abs(known).max()
-                error[i] = 0.0 if equal else known.std(ddof=1) / math.sqrt(known.size)
-    return mean, error
 
 
 def _marked(found: Difference, i: int) -> str:

@@ -8,7 +8,6 @@ sweep over priors or their scales compiles once per value, which all seeds share
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from data import Split
 from data.pairs import as_pair, is_pair
 from inference import mixing
 from inference.catalogue import chosen_method
+from inference.display.progress import Display
 from inference.engine.ledger import Ledger
 from inference.host.signals import Signals
 from inference.methods import Method
@@ -154,13 +154,13 @@ def _made(name: str, cases: list[Case], seeds: tuple[int, ...], asked: _Asked) -
     failures: dict[tuple[str, int], str] = {}
     places = [(i, j) for j in range(len(seeds)) for i in range(len(cases))]
     try:
-        with Signals(terminate=False) as signals:
+        display = Display(f"sweep of {name}", len(places), counted="run", enabled=asked.progress)
+        with Signals(terminate=False) as signals, display:
             for number, (i, j) in enumerate(places):
                 case, seed = cases[i], seeds[j]
                 if signals.stop:  # between two runs, where an exception could get lost
                     raise KeyboardInterrupt
-                if asked.progress:
-                    print(f"run {number + 1} of {len(places)}: {name} {case.label}, seed {seed}", file=sys.stderr)
+                display.update(number, f"{name} {case.label}, seed {seed}")
                 try:
                     posterior = asked.posterior(case, seed)
                 except (FloatingPointError, NoStart) as error:
@@ -177,6 +177,7 @@ def _made(name: str, cases: list[Case], seeds: tuple[int, ...], asked: _Asked) -
                     if not runs:  # nothing would be lost
                         raise
                     failures[case.label, seed] = f"its score failed, {type(error).__name__}: {error}"
+            display.update(len(places))
     except KeyboardInterrupt:
         if not runs:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -249,17 +250,16 @@ def test_progress_in_a_log_is_a_few_plain_lines(conjugate, capsys):
     inference.run(conjugate.model, conjugate.x, conjugate.y, method="map", steps=50)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert lines[0].startswith("map: 50/50  loss ")
+    assert re.fullmatch(r"map: 50 iterations in [\d.]+ s, loss \S+", lines[0])
 
 
 def test_progress_of_a_sampler_names_its_stages(conjugate, capsys):
     inference.run(conjugate.model, conjugate.x, conjugate.y, chains=2, **HMC)
     lines = capsys.readouterr().err.splitlines()
-    starts = [f"hmc start chain {i}" for i in range(4)]  # the pilot has four chains, whatever the user asks for
-    rounds = [f"hmc pilot chain {i}" for i in range(4)] * 3
     stages = [line.split(":")[0] for line in lines]
-    assert sorted(stages) == sorted([*starts, *rounds, "hmc chain 0", "hmc chain 1"])
-    assert any(line.startswith("hmc chain 1: 35/35  acceptance 0.") for line in lines)
+    assert stages == ["hmc start, 4 chains", "hmc pilot", "hmc, 2 chains"]  # the pilot has four, whatever is asked for
+    assert re.fullmatch(r"hmc pilot: 3 rounds in [\d.]+ s", lines[1])
+    assert re.match(r"hmc, 2 chains: 70 iterations in [\d.]+ s, acceptance 0.", lines[2])
 
 
 def test_progress_off_is_silent(conjugate, capsys):
