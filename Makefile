@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(VERSION)
 LOCK := $(if $(filter 3.11,$(VERSION)),requirements.lock,requirements-3.12.lock)
 
-.PHONY: demo quick test slow newer validate references newest check format bench reproduce clean
+.PHONY: demo quick test slow newer validate notebooks references newest check format bench reproduce clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo --report report.html
@@ -53,6 +53,10 @@ format: $(READY)
 # Long validations: large data, long trajectories, what one sample is too small to show.
 validate: $(READY)
 	$(BIN)/python -m pytest -m validation -s
+
+# Runs every notebook anew and stores what it shows; `make notebooks NAMES="01 04"` runs those.
+notebooks: $(READY)
+	$(BIN)/python -m notebooks.execute $(NAMES)
 
 # The moments that samplers are tested against, by an independent sampler.
 references: $(READY)

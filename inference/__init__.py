@@ -4,6 +4,7 @@ from inference.host.shadows import refuse_shadows
 
 refuse_shadows("data", "models")
 
+import models as _models  # noqa: F401 (before NumPyro is imported, whose warning about its bars it keeps back)
 from inference.catalogue import METHODS
 from inference.host.machine import Cost
 from inference.host.telling import TouchstoneWarning

@@ -1,5 +1,11 @@
 """Networks as NumPyro models: layers that are effects, explicit priors, likelihoods, and the frozen network."""
 
+import warnings
+
+with warnings.catch_warnings():  # NumPyro's own bars, which are never shown, would like to have ipywidgets
+    warnings.filterwarnings("ignore", "IProgress not found")
+    import numpyro as _numpyro  # noqa: F401
+
 from models.architectures.equinox_modules import from_equinox
 from models.architectures.flax_modules import from_flax
 from models.architectures.images import lenet, resnet20_frn

@@ -34,7 +34,7 @@ LAYERS = [
     ["diagnostics"],
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-USERS = ("touchstone", "experiments", "benchmarks")
+USERS = ("touchstone", "experiments", "benchmarks", "notebooks")
 # Files that may have more than 300 lines, and why.
 LONG = {"inference/mcmc/mclmc.py": "two samplers, unadjusted and adjusted, share a kernel and its options"}
 
