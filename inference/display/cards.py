@@ -29,10 +29,11 @@ _STYLE = """<style>
 .touchstone div { overflow-x: auto; }
 .touchstone table { border-collapse: collapse; margin: .55em 0 .2em; font-size: 1em; border: 0;
   font-variant-numeric: tabular-nums; }
-.touchstone caption { caption-side: top; text-align: left; color: var(--soft); padding: 0 0 .25em; }
-.touchstone tr, .touchstone tr:nth-child(n), .touchstone tr:hover { background: none; }
+.touchstone caption { caption-side: top; text-align: left; color: var(--soft); padding: 0 0 .25em;
+  white-space: nowrap; }
+.touchstone.touchstone tr:nth-child(n) { background: none; }
 .touchstone th, .touchstone td { padding: .2em .75em; text-align: right; white-space: nowrap; border: 0;
-  border-bottom: 1px solid var(--rule); vertical-align: top; overflow-wrap: normal; }
+  border-bottom: 1px solid var(--rule); vertical-align: top; overflow-wrap: normal; line-height: 1.5; }
 .touchstone th { font-weight: 600; } .touchstone thead th { border-bottom: 1.5px solid var(--soft); }
 .touchstone th:first-child, .touchstone td:first-child { text-align: left; padding-left: 0; }
 .touchstone td.rest, .touchstone .note { color: var(--soft); }

@@ -21,9 +21,9 @@ def first_rows(prediction: Any) -> Table:
     labels = prediction.likelihood.classes is not None
     with np.errstate(all="ignore"):
         columns = _of_labels(rows) if labels else _of_targets(rows)
-    units = "nats" if labels else "the data's own units" if prediction.restored else "the units of y"
+    units = "the data's own units" if prediction.restored else "the units of y"
+    title = "uncertainty in nats" if labels else f"in {units}, uncertainty as standard deviations"
     left_out = len(prediction) - len(rows)
-    title = f"uncertainty in {units}" if labels else f"in {units}"
     title += f"; the first {len(rows)} rows, {left_out:,} more are left out" if left_out else ""
     cells = ([f"{value:.4g}" if isinstance(value, float) else value for value in column] for column in columns.values())
     return Table(title, tuple(columns), tuple(zip(*cells, strict=True)))
@@ -35,8 +35,7 @@ def _of_targets(rows: Any) -> dict[str, list[Any]]:
     names = [f"{row}, output {k}" for row in range(len(rows)) for k in range(rows.mean.shape[1])] if several else None
     found = {"mean": rows.mean}
     if rows.has_variance:
-        found |= {"standard deviation": rows.std}
-        found |= {"of it epistemic": np.sqrt(rows.epistemic), "of it aleatoric": np.sqrt(rows.aleatoric)}
+        found |= {"total": rows.std, "epistemic": np.sqrt(rows.epistemic), "aleatoric": np.sqrt(rows.aleatoric)}
     plain = {name: values.ravel().tolist() for name, values in found.items()}
     return {"row": names or list(map(str, range(len(rows)))), **plain}
 

@@ -34,6 +34,11 @@ from models.validation import positive_integer
 
 __all__ = ["Posterior"]
 
+_ENDED = {
+    "draws": "all draws were made", "until": "enough draws were made", "interrupted": "stopped early by Ctrl-C",
+    "unfinished": "not finished",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
@@ -95,7 +100,7 @@ class Posterior:
     def _repr_html_(self) -> str:
         spent = (
             f"{self._amount} in {self.cost.seconds:.1f} s, {self.cost.compile_seconds:.1f} s of it for compiling and "
-            f"starts; {self.cost.gradients:,} gradients; ended by {self.ended!r}."
+            f"starts; {self.cost.gradients:,} gradients; {_ENDED.get(self.ended, self.ended)}."
         )
         tempered = f"Temperature {self.temperature:g} of the {self.tempering}." if self.temperature != 1 else ""
         stopped = [f"Chain {chain} stopped before its end: {why}" for chain, why in self.stopped.items()]
@@ -110,9 +115,8 @@ class Posterior:
     def _amount(self) -> str:
         """How many draws there are, in words."""
         chains, draws = self.shape
-        if chains == 1:
-            return f"{draws:,} draws"
-        return f"{chains} {'members' if self.kind == 'point' else 'chains'} of {draws:,} draws"
+        each = f"{draws:,} draw{'' if draws == 1 else 's'}"
+        return each if chains == 1 else f"{chains} {'members' if self.kind == 'point' else 'chains'} of {each}"
 
     @property
     def model_in_words(self) -> str:
@@ -258,5 +262,6 @@ def _row(name: str, values: np.ndarray) -> tuple[str, ...]:
     moments = ""
     if not shape and values.size:
         with np.errstate(all="ignore"):
-            moments = f"{values.mean(dtype=np.float64):.3g} ± {values.std(dtype=np.float64):.2g}"
+            moments = f"{values.mean(dtype=np.float64):.3g}"
+            moments += f" ± {values.std(dtype=np.float64):.2g}" if values.size > 1 else ""
     return name, " x ".join(map(str, shape)) or "scalar", f"{math.prod(shape):,}", moments

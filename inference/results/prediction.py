@@ -65,15 +65,16 @@ class Prediction:
         return self.outputs.shape[2]
 
     def __repr__(self) -> str:
-        return f"<{self._what}, {self.likelihood}; mean, std, epistemic, aleatoric and sample have its numbers>"
+        return f"<{self._what}; mean, std, epistemic, aleatoric and sample have its numbers>"
 
     def _repr_html_(self) -> str:
-        return card(self._what, f"{self.likelihood}", first_rows(self))
+        return card(self._what, first_rows(self), note="mean, std, epistemic, aleatoric and sample have its numbers.")
 
     @property
     def _what(self) -> str:
         chains, draws, inputs, _ = self.outputs.shape
-        return f"{type(self).__name__} at {inputs:,} inputs by {chains} x {draws:,} draws"
+        family = type(self.likelihood).__name__
+        return f"{type(self).__name__} at {inputs:,} inputs by {chains} x {draws:,} draws, {family} likelihood"
 
     @property
     def has_variance(self) -> bool:
