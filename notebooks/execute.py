@@ -61,7 +61,7 @@ def execute(path: Path, before: str = "") -> Any:
     )
     settings = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
     with tempfile.TemporaryDirectory() as folder:
-        client.execute(cwd=folder, env={**settings, "PYTHONPATH": str(ROOT)})
+        client.execute(cwd=folder, env={**settings, "PYTHONPATH": str(ROOT)}, cleanup_kc=True)
     del notebook.cells[0]
     notebook.metadata = nbformat.from_dict(_METADATA)
     for number, cell in enumerate(_code(notebook), start=1):
