@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from data import bundled, toy, uci
 from data.cache import cache_directory
 from data.datasets import Dataset
 from data.images import ARCHIVES, images
+from data.origins import Origin
 from data.text import imdb
 
 __all__ = ["at_hand", "load", "names"]
@@ -58,4 +60,4 @@ def load(name: str, **options: Any) -> Dataset:
     if unknown:
         takes = f"it takes {', '.join(known)}" if known else "it takes none"
         raise ValueError(f"'{name}' has no option {unknown[0]!r}; {takes}")
-    return maker(**options)
+    return replace(maker(**options), origin=Origin.of_set(name, options))

@@ -14,10 +14,11 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from data.origins import Origin
+
 __all__ = ["Dataset", "Scaler", "Split", "official_split"]
 
 
-@runtime_checkable
 @runtime_checkable
 class _Rescalable(Protocol):
     """What `Split.restore` needs of a prediction."""
@@ -77,6 +78,7 @@ class Split:
         name: the data set and the part, such as "diabetes, test".
         classes: the number of classes, None for regression.
         picture: the shape of a row as an image, (height, width) or (height, width, channels); None if it is not one.
+        origin: where the split came from, so that it can be made again; None if that is not known.
     """
 
     x: Shaped[np.ndarray, "n ..."]
@@ -85,6 +87,7 @@ class Split:
     name: str = "data"
     classes: int | None = None
     picture: tuple[int, ...] | None = None
+    origin: Origin | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -142,6 +145,7 @@ class Dataset:
         extras: further arrays that came with the set, such as the grids of a published protocol.
         picture: the shape of a row as an image, if it is one; by default the shape of a row of `x` if `x` has 3 or 4
             dimensions.
+        origin: where the set came from; `data.load` and `data.table` know.
     """
 
     name: str
@@ -155,6 +159,7 @@ class Dataset:
     scaling: Literal["column", "channel", "none"] = "column"
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
     picture: tuple[int, ...] | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         for name in ("x", "y"):
@@ -195,7 +200,7 @@ class Dataset:
             raise ValueError(f"'{self.name}' has {len(self)} rows; a split needs at least 2")
         rows = np.random.default_rng(seed).permutation(len(self))
         size = min(max(round(fraction * len(self)), 1), len(self) - 1)
-        return self._parts(train=rows[size:], test=rows[:size])
+        return self._parts(rows[size:], rows[:size], {"seed": int(seed), "test": test})
 
     def _standard(self, index: int) -> tuple[Split, Split]:
         if self.standard is None:
@@ -204,14 +209,15 @@ class Dataset:
             raise TypeError(f"index must be an integer, got {type(index).__name__} {index!r}")
         if not 0 <= index < self.standard_splits:
             raise ValueError(f"index must be 0 to {self.standard_splits - 1} for '{self.name}', got {index!r}")
-        train, test = self.standard(index)
-        return self._parts(train, test)
+        return self._parts(*self.standard(index), {"index": int(index)})
 
     def whole(self) -> Split:
         """All rows as one split, standardised by themselves."""
-        return self._parts(train=np.arange(len(self)), test=np.arange(0))[0]
+        return self._parts(np.arange(len(self)), np.arange(0), {"whole": True})[0]
 
-    def _parts(self, train: np.ndarray, test: np.ndarray) -> tuple[Split, Split]:
+    def _parts(self, train: np.ndarray, test: np.ndarray, how: dict[str, Any]) -> tuple[Split, Split]:
+        """The training and the test part with these rows; `how` are the fields of `Origin` that say which they are."""
+        origin = None if self.origin is None else replace(self.origin, **how)
         scaler = Scaler.fit(self.x[train], self.y[train], labels=self.classes is not None, scaling=self.scaling)
 
         def part(rows: np.ndarray, role: str) -> Split:
@@ -220,7 +226,7 @@ class Dataset:
                 y = ((self.y[rows] - scaler.y_location) / scaler.y_scale).astype(np.float32)
             else:
                 y = self.y[rows].astype(np.int32)
-            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture)
+            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture, origin)
 
         return part(train, "train"), part(test, "test")
 

@@ -12,6 +12,7 @@ from models.architectures.images import lenet, resnet20_frn
 from models.architectures.lifted import module_weights
 from models.architectures.perceptrons import linear, logistic, mlp
 from models.architectures.sequences import cnn_lstm
+from models.architectures.tables import TableInputs, for_table
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.exchangeable_units import shared_shapes
 from models.fixed_weights import PartlyFixed, chosen_sites, partly_fixed
@@ -42,11 +43,13 @@ __all__ = [
     "Rules",
     "ScaleMixture",
     "StudentTNoise",
+    "TableInputs",
     "Univariate",
     "apply",
     "chosen_sites",
     "cnn_lstm",
     "dense",
+    "for_table",
     "from_equinox",
     "from_flax",
     "from_recipe",

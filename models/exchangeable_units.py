@@ -30,7 +30,7 @@ def shared_shapes(model: Network, x: np.ndarray, sites: dict[str, tuple[int, ...
     readers, recorder = _Readers(), Recorder()
 
     def record(x: Any) -> Any:
-        readers.x = x
+        readers.inputs = [x]
         with readers:
             return model.architecture(x, model.likelihood.heads, recorder)
 
@@ -52,13 +52,16 @@ def shared_shapes(model: Network, x: np.ndarray, sites: dict[str, tuple[int, ...
 
 
 class _Readers(Messenger):
-    """Notes the layers that are applied to the inputs `x` themselves."""
+    """Notes the layers that are applied to `inputs` themselves, or to what was made of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.x: Any = None
+        self.inputs: list[Any] = []
         self.layers: set[str] = set()
 
     def process_message(self, message: dict[str, Any]) -> None:
-        if message["type"] == "layer" and message["args"][0] is self.x and isinstance(message["fn"], LinearMap):
-            self.layers.add(message["name"])
+        if message["type"] == "inputs":
+            self.inputs.append(message["args"][0])
+        if message["type"] == "layer" and isinstance(message["fn"], LinearMap):
+            if any(message["args"][0] is each for each in self.inputs):
+                self.layers.add(message["name"])

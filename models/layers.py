@@ -33,6 +33,7 @@ __all__ = [
     "apply",
     "check_activation",
     "dense",
+    "from_data",
 ]
 
 Batch = Array | np.ndarray  # a model may be called with either
@@ -69,6 +70,11 @@ def apply(layer: str, function: Callable[..., Array], x: Batch, *weights: Array)
     `function` takes them.
     """
     return ask("layer", layer, function, x, *weights)
+
+
+def from_data(x: Array) -> Array:
+    """`x` as it is, announced as inputs of the network that were made of its data, such as the codes of categories."""
+    return ask("inputs", "inputs", lambda x: x, x)
 
 
 class LinearMap:

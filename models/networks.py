@@ -93,6 +93,11 @@ class Network:
         self.prior.check(self._recorded(inputs).sites())
         return (inputs,) if y is None else (inputs, self.likelihood.check(y, len(inputs), precision))
 
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Which inputs of a row are codes, such as the number of a category, and so have no size."""
+        return getattr(self.architecture, "codes", ())
+
     def sites(self, x: np.ndarray) -> tuple[Site, ...]:
         """The weights and biases that the prior samples, for inputs shaped like `x`; nothing is computed."""
         return tuple(site for site in self._recorded(x).sites() if self.prior.samples(site))
@@ -174,3 +179,7 @@ class Recorder(Prior):
         """Record the site; its weights are zeros."""
         self.asked.append((site, shape))
         return jnp.zeros(shape)
+
+    def sample_unknowns(self, count: int) -> Array:
+        """Missing inputs are no weights, and are not recorded; zeros."""
+        return jnp.zeros(count)

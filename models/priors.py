@@ -76,6 +76,11 @@ class Prior:
         where = {"start_scale": 1 / math.sqrt(site.fan_in), "start_mean": site.start}
         return numpyro.sample(site.name, weights, infer=where)
 
+    def sample_unknowns(self, count: int) -> Array:
+        """Draw inputs that are missing, the site "missing": N(0, 1) each, as standardised inputs have it."""
+        unknowns = dist.Normal(0.0, 1.0).expand((count,)).to_event(1)
+        return numpyro.sample("missing", unknowns, infer={"start_scale": 1.0})
+
     def samples(self, site: Site) -> bool:
         """Whether `site` is sampled; a weight that is fixed is not."""
         return True

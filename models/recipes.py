@@ -20,6 +20,7 @@ from models.architectures.flax_modules import FlaxModule
 from models.architectures.images import LeNet, ResNet
 from models.architectures.perceptrons import Perceptron
 from models.architectures.sequences import CNNLSTM
+from models.architectures.tables import TableInputs
 from models.classifiers import Bernoulli, Categorical, NoisyLogits
 from models.fixed_weights import PartlyFixed, Weights
 from models.hierarchies import Hierarchical
@@ -31,7 +32,7 @@ from models.rules import Rules
 
 __all__ = ["from_recipe", "has_recipe", "restored_model", "to_recipe"]
 
-_ARCHITECTURES = (Network, Perceptron, LeNet, ResNet, CNNLSTM)
+_ARCHITECTURES = (Network, Perceptron, TableInputs, LeNet, ResNet, CNNLSTM)
 _PRIORS = (Normal, Univariate, ScaleMixture, Flat, Hierarchical, Rules, EmpCov, PartlyFixed)
 _LIKELIHOODS = (Gaussian, HeteroscedasticGaussian, StudentTNoise, Categorical, Bernoulli, NoisyLogits)
 _LONG = 2000  # characters of a recipe in a message

@@ -140,7 +140,7 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
             "loo needs the data that the posterior was fitted to, all rows in the same order, and y is not what it "
             "observed; for other data use scores"
         )
-    if _in_another_order(posterior.probes, inputs):
+    if _in_another_order(posterior.probes, inputs, getattr(posterior.model, "codes", ())):
         raise ValueError(
             "loo needs the data that the posterior was fitted to, all rows in the same order, and those of x are in "
             "another one"
@@ -178,9 +178,9 @@ def loo(posterior: Posterior, x: Any, y: Any = None) -> LeaveOneOut:
     )
 
 
-def _in_another_order(judged: np.ndarray, inputs: np.ndarray) -> bool:
+def _in_another_order(judged: np.ndarray, inputs: np.ndarray, codes: tuple[int, ...]) -> bool:
     """Whether the posterior's first probes, which are rows of its data, are rows of `inputs`, but not in place."""
-    expected = probes(inputs)
+    expected = probes(inputs, codes)
     if judged.shape != expected.shape or np.array_equal(judged, expected):
         return False
     rows = {row.tobytes() for row in inputs}

@@ -29,6 +29,7 @@ from data.rows import spaced
 from inference import Posterior
 from models import Network
 from models.architectures.perceptrons import Perceptron
+from models.architectures.tables import perceptron_of
 from models.layers import ACTIVATIONS, Activation
 
 __all__ = ["Alignment", "is_odd"]
@@ -61,8 +62,8 @@ class Alignment:
         For a large network fewer draws are aligned, evenly spaced, so that this takes seconds.
         """
         model = posterior.model
-        perceptron = model.architecture if isinstance(model, Network) else None
-        if not isinstance(perceptron, Perceptron) or not perceptron.hidden or not posterior.complete:
+        perceptron = perceptron_of(model) if isinstance(model, Network) else None
+        if perceptron is None or not perceptron.hidden or not posterior.complete:
             return None
         chains, draws = posterior.shape
         effort = _sweeps(perceptron) * sum(units**3 for units in perceptron.hidden)

@@ -27,11 +27,11 @@ PROBED_ROWS = 30
 _BEYOND = 10  # points between rows, and as many outside: few enough to be judged at once
 
 
-def probes(inputs: Any) -> np.ndarray:
+def probes(inputs: Any, codes: tuple[int, ...] = ()) -> np.ndarray:
     """Inputs at which a network's functions are judged: in the data, between two of its rows, and outside.
 
     The first are rows of the training data, evenly spaced; the second lie halfway between two of those rows; the third
-    are the rows farthest from the data's mean, moved twice as far away.
+    are the rows farthest from the data's mean, moved twice as far away. Inputs that are `codes` are those of one row.
     """
     inputs = np.asarray(inputs)
     rows = inputs[spaced(len(inputs), PROBED_ROWS)]
@@ -39,7 +39,10 @@ def probes(inputs: Any) -> np.ndarray:
     distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
     count = min(_BEYOND, len(rows) // 2)
     between = (rows[:count] + rows[len(rows) // 2 :][:count]) / 2
-    outside = mean + 2 * (rows[np.argsort(-distance, kind="stable")[:count]] - mean)
+    farthest = np.argsort(-distance, kind="stable")[:count]
+    outside = mean + 2 * (rows[farthest] - mean)
+    if codes:
+        between[:, codes], outside[:, codes] = rows[:count][:, codes], rows[farthest][:, codes]
     return np.concatenate([rows, between, outside]).astype(inputs.dtype)
 
 

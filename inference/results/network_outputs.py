@@ -18,10 +18,12 @@ from numpyro.distributions.transforms import biject_to
 from data.files import release
 from models import Likelihood, Network, numbers_of, with_numbers
 
-__all__ = ["function_values", "network_outputs"]
+__all__ = ["ROWS", "function_values", "network_outputs"]
 
 _BLOCK = 2**16  # activations of a block of draws: enough to keep a core busy, and few enough for its cache
-_ROWS = 4096  # rows at a time, unless the caller says otherwise
+ROWS = 4096
+"""Rows at a time, unless the caller says otherwise."""
+
 _PAGE = 64 * 2**20  # bytes of weights at a time: draws may be on disk, and more than fit into memory
 _DRAWS = 512  # at a time, so that one program serves any number of draws
 
@@ -47,7 +49,7 @@ def network_outputs(
     weights = {name: draws[name] for name in shapes}
     if shapes != {name: values.shape[2:] for name, values in weights.items()}:
         raise ValueError(f"x must have as many inputs per row as in run, got shape {inputs.shape}")
-    size = min(batch_size or _ROWS, len(inputs))
+    size = min(batch_size or ROWS, len(inputs))
     most = _BLOCK // (size * max(shape[-1] for shape in shapes.values() if shape))
     pieces = []
     for page, real in _pages(weights):

@@ -44,6 +44,7 @@ def save(posterior: Posterior, path: str | Path) -> None:
         "deterministic": posterior.deterministic,
         "notes": posterior.notes,
         "concerns": posterior.concerns,
+        "origin": None if posterior.origin is None else posterior.origin.to_json(),
         "names": {group: list(getattr(posterior, group)) for group in GROUPS},
     }
     arrays = {f"{group}.{i}": values for group in GROUPS for i, values in enumerate(getattr(posterior, group).values())}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,23 @@ from typing import Any
 import jax
 import numpy as np
 
+from data import Origin
 from data.pairs import inputs_of
 from data.rows import spaced
 from inference.display.cards import card
 from inference.display.tables import Table
+from data.tabular.reading import is_frame
 from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
 from inference.host.machine import Cost
 from inference.host.seeds import Stream, as_key
 from inference.methods import Method
-from inference.results.network_outputs import network_outputs
+from inference.results.network_outputs import ROWS, network_outputs
 from inference.results.prediction import Prediction
 from inference.results.running_averages import Averages
 from inference.results.simulation import simulated
+from inference.results.table_predictions import encoded
+from inference.results.unknown_inputs import Completed, completed, enough_draws, has_new_unknowns
 from models import Network
 from models.validation import positive_integer
 
@@ -66,6 +70,7 @@ class Posterior:
         averages: the predictions that were averaged while the draws were made, if `predict_at` asked for them.
         notes: what the run warned of before it began, such as data that lose digits; no verdict depends on it.
         concerns: what the run warned of when it was over; `diagnostics.convergence` counts each as a failure.
+        origin: where the data came from, and for a table its schema; None if `run` was not given a `Split`.
         further: where the chains are, from which `inference.extend` goes on; None if that is not known.
     """
 
@@ -89,6 +94,7 @@ class Posterior:
     guide: dict[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     concerns: tuple[str, ...] = ()
+    origin: Origin | None = None
     further: Any = None
 
     def __repr__(self) -> str:
@@ -179,14 +185,15 @@ class Posterior:
         """What the posterior says at new inputs.
 
         Args:
-            args: for a network, the inputs `x`, or a `Split` whose inputs are taken; for any other model, its
-                arguments with the observed ones left out or None.
+            args: for a network, the inputs `x`, or a `Split` whose inputs are taken; if it was run on a table, also a
+                data frame with the same columns; for any other model, its arguments with the observed ones left out or
+                None.
             draws: how many draws per chain to use, evenly spaced; None uses all.
             batch_size: rows at a time, to bound the memory; for networks.
 
         Returns:
-            A `Prediction` in the units of the `y` that was given to `run`. For a model that is not a network, what
-            `simulate` gives.
+            A `Prediction` in the units of the `y` that was given to `run`; for a data frame in the target's own units,
+            with the frame's index. For a model that is not a network, what `simulate` gives.
         """
         if not isinstance(self.model, Network):
             if batch_size is not None:
@@ -194,8 +201,16 @@ class Posterior:
             sites: Any = self.simulate(*args, draws=draws)
             return sites
         chosen = self._chosen(draws)
+        x = _inputs(args)
+        schema = self.origin.schema if self.origin is not None else None
+        if schema is None or not is_frame(x):
+            with TRACING:
+                return self._predict_network(x, chosen, batch_size)
+        x, rows = encoded(x, schema)
         with TRACING:
-            return self._predict_network(_inputs(args), chosen, batch_size)
+            prediction = self._predict_network(x, chosen, batch_size)
+        target = schema.target
+        return replace(prediction.rescaled(np.asarray(target.location), np.asarray(target.scale)), rows=rows)
 
     def simulate(self, *args: Any, draws: int | None = None) -> dict[str, np.ndarray]:
         """The observed and deterministic sites of any model, run once with each draw of its latent sites.
@@ -243,11 +258,20 @@ class Posterior:
         assert isinstance(model, Network)
         if batch_size is not None:
             positive_integer("batch_size", batch_size)
-        (inputs,) = model.validate(x, precision=self.method.precision)
         around = self.guide if self.linearised else {}
-        with jax.enable_x64(self.method.precision == "float64"):
-            outputs = network_outputs(model, draws, inputs, batch_size, around)
-        return Prediction.of(model.likelihood, outputs, draws)
+        parts = [Completed(model, draws, x, around)]
+        if has_new_unknowns(model, x):
+            draws = enough_draws(draws)
+            random = np.random.default_rng((Stream.PREDICTIONS, *np.atleast_1d(self.seed)))
+            size = batch_size or ROWS
+            pieces = (np.asarray(x)[first : first + size] for first in range(0, len(x), size))
+            parts = [completed(model, draws, piece, around, random) for piece in pieces]
+        outputs = []
+        for network, weights, rows, centre in parts:
+            (inputs,) = network.validate(rows, precision=self.method.precision)
+            with jax.enable_x64(self.method.precision == "float64"):
+                outputs.append(network_outputs(network, weights, inputs, batch_size, centre))
+        return Prediction.of(model.likelihood, np.concatenate(outputs, axis=2), draws)
 
 
 def _inputs(args: tuple[Any, ...]) -> Any:

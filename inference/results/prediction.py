@@ -27,6 +27,7 @@ from scipy.special import logsumexp
 from inference.display.cards import card
 from inference.results.first_rows import first_rows
 from inference.results.mixture import DRAWS, entropy, mixture_quantile
+from inference.results.table_predictions import Rows, to_frame
 from models import Likelihood
 from models.classifiers import LabelLikelihood
 from models.likelihoods import RealLikelihood
@@ -47,12 +48,14 @@ class Prediction:
         noise: the likelihood's own parameter per draw, the same for all inputs and ready to broadcast; 0 if it has
             none.
         restored: True in the data's own units, False in the units of the `y` that was given to `run`.
+        rows: what is known of the rows, if they are those of a table.
     """
 
     outputs: Float[np.ndarray, "chain draw n k"]
     likelihood: Likelihood
     noise: np.ndarray
     restored: bool = False
+    rows: Rows | None = None
 
     @staticmethod
     def of(likelihood: Any, outputs: np.ndarray, sites: dict[str, np.ndarray]) -> Prediction:
@@ -108,7 +111,18 @@ class Prediction:
 
     def at(self, rows: Any) -> Any:
         """The prediction at `rows` alone."""
-        return replace(self, outputs=self.outputs[:, :, rows])
+        return replace(self, outputs=self.outputs[:, :, rows], rows=None if self.rows is None else self.rows.at(rows))
+
+    def to_frame(self, probability: float = 0.9) -> Any:
+        """The prediction as a pandas data frame, a row for each input, with the index of the table if it came from one.
+
+        Its columns are, for numbers, `mean`, `std`, `lower` and `upper` (of the central interval that holds
+        `probability`), `epistemic` and `aleatoric` (variances, which add up to the square of `std`); for classes
+        `label`, `probability <class>` for each, `epistemic` and `aleatoric` (in nats). For a table also `outside`, the
+        columns in which a row is beyond the range of the training rows. With several targets, each column has the
+        target's number behind its name.
+        """
+        return to_frame(self, probability)
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " n"]:
         """The log density, or log probability, of the mixture at each row's target, joint over a row's outputs."""

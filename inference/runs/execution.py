@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from data import Origin, Split
 from data.pairs import inputs_of
 from inference.engine import programs
 from inference.engine.driver import drive
@@ -55,6 +56,7 @@ class Plan:
         settings: the kernel's settings for all chains; for the pilot, if there is one.
         notes: what a user should know before the run begins.
         given: the values of sites from which the chains are to start, (chain, *site); None finds starts.
+        origin: where the data came from; None if that is not known.
     """
 
     model: Callable[..., Any]
@@ -67,6 +69,7 @@ class Plan:
     settings: Any
     notes: tuple[str, ...] = ()
     given: dict[str, np.ndarray] | None = None
+    origin: Origin | None = None
 
     @property
     def key(self) -> jax.Array:
@@ -93,6 +96,7 @@ class Plan:
             deterministic=self.bound.deterministic,
             functions=scalars.get(FUNCTIONS),
             averages=Averages(reduce(Average.joined, averages), likelihood.classes) if averages else None,
+            origin=self.origin,
             **{"notes": self.notes, **how},
         )
 
@@ -156,7 +160,8 @@ def plan(
         given = None if start is None else sites_of(start, bound.target, bound.data, every)
         if given is not None:
             notes += same_members(method, given, bound.target.position(bound.data))
-        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes, given)
+        origin = args[0].origin if len(args) == 1 and isinstance(args[0], Split) else None
+        return Plan(model, bound, method, seed, float(temperature), tempering, keeping, settings, notes, given, origin)
 
 
 def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Posterior:
@@ -286,4 +291,5 @@ def _keeping(model: Callable[..., Any], method: Method, data: Data, predict_at: 
         if isinstance(model, Network) and predict_at is not None
         else None
     )
-    return Keeping(keep, model, probes(data.arrays[0]) if network else np.zeros((0, 0), np.float32), inputs)
+    judged = probes(data.arrays[0], model.codes) if isinstance(model, Network) else np.zeros((0, 0), np.float32)
+    return Keeping(keep, model, judged, inputs)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from data import Origin
 from inference.catalogue import METHODS
 from inference.host.machine import Cost
 from inference.results.npz import FORMAT, GROUPS
@@ -47,6 +48,7 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         stopped = {int(chain): str(why) for chain, why in record["stopped"]}
         average = [arrays[f"averages.{name}"] for name in Average._fields if "averages.size" in arrays]
         seed = record["seed"]
+        origin = None if record.get("origin") is None else Origin.from_json(record["origin"])
         said = {kind: tuple(str(text) for text in record.get(kind, ())) for kind in ("notes", "concerns")}
     except FileNotFoundError:
         raise
@@ -70,5 +72,6 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
         averages=Averages(Average(*average), likelihood.classes) if average else None,
         notes=said["notes"],
         concerns=said["concerns"],
+        origin=origin,
         **groups,
     )

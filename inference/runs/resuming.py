@@ -10,13 +10,14 @@ import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from data import Split
+from data import Origin, Split
 from data.pairs import as_pair
 from inference.catalogue import METHODS
 from inference.disk.journal import Journal
@@ -62,7 +63,8 @@ def execute_in(
         if folder.exists():
             theirs = folder.asked()
             names = theirs["method"]["name"], asked["method"]["name"]
-            lines = differences(*names, "method") or differences(theirs, asked)
+            theirs["origin"] = asked.get("origin")  # where equal data came from makes no difference
+            lines = differences(*names, "method") or differences(theirs, {**asked, "origin": theirs["origin"]})
             if again and not lines:
                 return execute(planned, folder.stage, progress)
             what = "the same run" if not lines else "another run (" + "; ".join(lines) + ")"
@@ -238,9 +240,11 @@ def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[P
             *args, predict_at, start = *args, predict_at
         method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
         seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(int(word) for word in asked["seed"])
+        origin = Origin.from_json(asked["origin"]) if "origin" in asked else None
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{folder.path} can't be read, or it is damaged: {error}") from error
     planned = plan(restored, tuple(args), method, seed, asked["temperature"], asked["tempering"], predict_at, start)
+    planned = replace(planned, origin=origin)
     return planned, _asked(planned, *described((*args, predict_at, *_given(planned))))
 
 
@@ -255,6 +259,7 @@ def _asked(planned: Plan, arguments: list[Any], arrays: list[Any]) -> dict[str, 
         "tempering": planned.tempering,
         "arguments": arguments,
         **({} if planned.given is None else {"start": "given"}),
+        **({} if planned.origin is None else {"origin": planned.origin.to_json()}),
         **surroundings(arrays),
     }
     return json.loads(json.dumps(asked))

@@ -73,6 +73,8 @@ def bind(
         raise TypeError(f"model must be a NumPyro model, a function with sample statements, got {type(model).__name__}")
     if not isinstance(model, Hashable):
         raise TypeError(f"model must be hashable to be compiled once, {type(model).__name__} is not; use a function")
+    if len(args) == 1 and isinstance(args[0], Split) and isinstance(model, Network):
+        _check_table(model, args[0])
     if len(args) == 1 and (isinstance(args[0], Split) or (isinstance(model, Network) and is_pair(args[0]))):
         args = as_pair("run", args[0])
     if isinstance(model, Network):
@@ -92,6 +94,17 @@ def bind(
         target = replace(target.identified(data), exact=_exact(target, data))
     deterministic = tuple(name for name, site in trace.items() if site["type"] == "deterministic")
     return Bound(target, data, observed, deterministic, notes)
+
+
+def _check_table(model: Network, split: Split) -> None:
+    """Raise ValueError if a split of a table has codes, and the network does not take them for codes."""
+    schema = split.origin.schema if split.origin is not None else None
+    if schema is not None and schema.codes != model.codes:
+        raise ValueError(
+            f"the inputs of '{split.name}' hold "
+            + ("the places of missing numbers" if schema.incomplete else "the codes of categories")
+            + ", which a network needs something in front of it for: run models.for_table(model, train)"
+        )
 
 
 def _traced(

@@ -24,6 +24,7 @@ import numpy as np
 
 from models import Network
 from models.architectures.perceptrons import Perceptron
+from models.architectures.tables import perceptron_of
 from models.priors import Normal, Univariate
 from models.rules import Rules
 
@@ -105,7 +106,8 @@ def remarks(model: Network, x: np.ndarray, y: np.ndarray) -> tuple[str, ...]:
             f"about {unit:.2g}: standardise y, as data.load(...).split() does, or give the likelihood and the network "
             "priors of the scale of y"
         )
-    inputs = float(np.sqrt(np.mean(np.square(np.asarray(x, np.float64)))))
+    sizes = np.delete(x, model.codes, axis=1) if model.codes else x
+    inputs = float(np.sqrt(np.mean(np.square(np.asarray(sizes, np.float64))))) if sizes.size else 0.0
     if inputs > _LARGE_INPUTS:
         found.append(
             f"x has size {inputs:.2g}, where the prior of the weights expects about 1: standardise x, as "
@@ -163,12 +165,15 @@ def _left_over(x: np.ndarray, y: np.ndarray) -> float:
 
 def _growth(model: Any, x: np.ndarray) -> float:
     """The factor by which a perceptron's hidden units grow from the first layer to the last; 1 where it is unknown."""
-    if not isinstance(model, Network) or not isinstance(model.architecture, Perceptron):
+    perceptron = perceptron_of(model) if isinstance(model, Network) else None
+    if perceptron is None:
         return 1.0
-    activation = model.architecture.activation
+    activation = perceptron.activation
     known = isinstance(model.prior, Normal | Rules | Univariate) and isinstance(activation, str)
     if not known or activation in _BOUNDED:
         return 1.0
-    hidden = [site for site in model.sites(np.asarray(x[:1])) if site.kind == "weight" and site.layer != "output"]
+    hidden = [
+        site for site in model.sites(np.asarray(x[:1])) if site.kind == "weight" and site.layer.startswith("hidden")
+    ]
     growth = math.prod(_RECTIFIER * model.prior.scale_of(site) * math.sqrt(site.fan_in) for site in hidden[1:])
     return growth if math.isfinite(growth) else 1.0

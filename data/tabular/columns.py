@@ -1,0 +1,209 @@
+"""What a column of a table is, and how its values become numbers.
+
+A column is found out once, from the table that a posterior is run on (`examined`), and is then a frozen record that
+encodes the same column of any other table, or refuses it by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MOST_CATEGORIES", "MOST_EMBEDDED", "Column", "Refused", "examined", "is_missing", "is_number", "texts"]
+
+MOST_CATEGORIES = 100
+"""The most categories that are one input each; also the most classes of a target."""
+
+MOST_EMBEDDED = 1000
+"""The most categories of an embedded column."""
+
+MISSING = "(missing)"
+"""The category of a value that is not there."""
+
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?\s*")
+_LOOKED_AT = 1000  # rows of text that are looked at to see whether they are dates or numbers
+_SHOWN = 3  # values in a message
+
+
+class Refused(ValueError):
+    """A column that can't be used; the message says which one, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table's inputs.
+
+    Attributes:
+        name: its name in the table.
+        kind: "number", "boolean", "category" (an input for each category) or "embedded" (units that are inferred).
+        categories: the categories as text, in the order of their codes.
+        missing: for a number, whether it is missing in some rows.
+        units: for an embedded column, the units of a category.
+        location: for a number, the mean of the training rows that have one.
+        scale: for a number, their standard deviation; 1 if it is 0.
+        low: for a number, the least of the training rows.
+        high: for a number, the largest.
+    """
+
+    name: str
+    kind: str
+    categories: tuple[str, ...] = ()
+    missing: bool = False
+    units: int = 0
+    location: float = 0.0
+    scale: float = 1.0
+    low: float | None = None
+    high: float | None = None
+
+    def numbers(self, values: Any) -> np.ndarray:
+        """The values of a number or a boolean, float64, with NaN where one is missing and may be.
+
+        Raises:
+            Refused: if a value is not a number, is infinite, or is missing although none was when the column was
+                found out.
+        """
+        if not (is_number(values) or _is_boolean(values)) and not is_missing(values).all():
+            raise Refused(f"column {self.name!r} must hold {_KINDS[self.kind]}, got {_first_text(values)!r}")
+        array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        if np.isinf(array).any():
+            raise Refused(f"column {self.name!r} is infinite in row {int(np.isinf(array).argmax())}")
+        if self.kind == "boolean" and not np.isin(array[~np.isnan(array)], (0.0, 1.0)).all():
+            raise Refused(f"column {self.name!r} must hold booleans, got other numbers")
+        if not self.missing and np.isnan(array).any():
+            raise Refused(
+                f"column {self.name!r} has no value in row {int(np.isnan(array).argmax())}, and had one in every row "
+                "that the network was trained on; fill it in, or leave the row out"
+            )
+        return array
+
+    def codes(self, values: Any) -> np.ndarray:
+        """The number of each value's category.
+
+        Raises:
+            Refused: if a value is in no category.
+        """
+        known = {category: code for code, category in enumerate(self.categories)}
+        names = texts(values)
+        codes = np.array([known.get(name, -1) for name in names], np.int64)
+        if (codes < 0).any():
+            row = int((codes < 0).argmax())
+            few = ", ".join(map(repr, self.categories[:_SHOWN])) + ", ..." * (len(self.categories) > _SHOWN)
+            raise Refused(f"column {self.name!r} has {names[row]!r} in row {row}, which is not one of {few}")
+        return codes
+
+
+_KINDS = {"number": "numbers", "boolean": "booleans"}
+
+
+def examined(name: str, values: Any, embed: bool = False) -> Column:
+    """The record of a column, from a pandas series.
+
+    Args:
+        name: its name.
+        values: the column.
+        embed: give its categories units that are inferred, instead of an input each.
+
+    Raises:
+        Refused: for dates, for text that is mostly numbers, and for too many categories.
+    """
+    kind = values.dtype.kind
+    if kind in "Mm" or _looks_like_dates(values):
+        raise Refused(
+            f"column {name!r} holds dates or times, such as {_first_text(values)!r}; turn it into numbers that you "
+            "think count, such as the year, the month or days since a day, or leave it out (drop)"
+        )
+    if kind == "c":
+        raise Refused(f"column {name!r} holds complex numbers; make two columns of them, or leave it out (drop)")
+    missing = bool(is_missing(values).any())
+    if _is_boolean(values) and not missing and not embed:
+        return Column(name, "boolean")
+    if is_number(values) and not embed:
+        return Column(name, "number", missing=missing)
+    _refuse_mixtures(name, values)
+    categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
+    most = MOST_EMBEDDED if embed else MOST_CATEGORIES
+    if len(categories) > most:
+        remedy = (
+            "leave it out (drop)" if embed else f"embed it (embed; at most {MOST_EMBEDDED:,}), or leave it out (drop)"
+        )
+        raise Refused(
+            f"column {name!r} has {len(categories):,} different values, such as {categories[0]!r}, and at most "
+            f"{most:,} can be inputs; put rare ones together, {remedy}"
+        )
+    units = min(8, math.ceil(math.sqrt(len(categories)))) if embed else 0
+    return Column(name, "embedded" if embed else "category", categories, units=units)
+
+
+def is_missing(values: Any) -> np.ndarray:
+    """Which values of a pandas series are missing."""
+    return np.asarray(values.isna())
+
+
+def is_number(values: Any) -> bool:
+    """Whether a pandas series holds real numbers; booleans are not."""
+    from pandas.api import types
+
+    return bool(types.is_numeric_dtype(values.dtype) and not types.is_bool_dtype(values.dtype))
+
+
+def texts(values: Any) -> list[str]:
+    """The values as the names of categories; an integer that is stored as a float is written as an integer."""
+    if is_number(values):
+        return [MISSING if lacks else f"{value:.15g}" for value, lacks in zip(values, is_missing(values), strict=True)]
+    return [MISSING if lacks else str(value) for value, lacks in zip(values, is_missing(values), strict=True)]
+
+
+def _is_boolean(values: Any) -> bool:
+    if values.dtype.kind == "b":
+        return True
+    present = values[~is_missing(values)]
+    return values.dtype == object and len(present) > 0 and all(isinstance(value, bool | np.bool_) for value in present)
+
+
+def _some_texts(values: Any) -> list[str]:
+    """Some values that are text; none if the column holds something else."""
+    present = [value for value in values[~is_missing(values)].head(_LOOKED_AT)]
+    return present if all(isinstance(value, str) for value in present) else []
+
+
+def _looks_like_dates(values: Any) -> bool:
+    some = [] if is_number(values) else _some_texts(values)
+    return bool(some) and all(_DATE.fullmatch(text) for text in some)
+
+
+def _refuse_mixtures(name: str, values: Any) -> None:
+    """Raise `Refused` for text that is mostly numbers, and for values that are no text at all."""
+    some = _some_texts(values)
+    no_numbers = [text for text in some if not _reads_as_number(text)]
+    if some and len(no_numbers) < len(some) / 2:
+        shown = ", ".join(map(repr, dict.fromkeys(no_numbers[:_SHOWN])))
+        raise Refused(
+            f"column {name!r} is mostly numbers, but holds text too"
+            + (f", such as {shown}" if shown else " that is written like numbers")
+            + "; leave such cells empty if they are missing, write numbers without signs between their digits, or "
+            "leave the column out (drop)"
+        )
+    plain = (str, bool, int, float, np.generic)
+    odd = next((value for value in values[~is_missing(values)].head(_LOOKED_AT) if not isinstance(value, plain)), None)
+    if odd is not None:
+        raise Refused(
+            f"column {name!r} holds {type(odd).__name__} {str(odd)[:40]!r}, which is neither a number nor text; turn "
+            "it into one of them, or leave it out (drop)"
+        )
+
+
+def _reads_as_number(text: str) -> bool:
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True
+
+
+def _first_text(values: Any) -> str:
+    present = values[~is_missing(values)]
+    return str(present.iloc[0]) if len(present) else ""
