@@ -1,4 +1,9 @@
-"""Inference: one call for every method, and one record out of all of them."""
+"""Inference: one call for every method, and one record out of all of them.
+
+`BayesianRegressor` and `BayesianClassifier` are here too; they are not in `__all__`, because they import scikit-learn.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from inference.host.shadows import refuse_shadows
 
@@ -72,3 +77,15 @@ __all__ = [
     "signal_to_noise",
     "sweep",
 ]
+
+if TYPE_CHECKING:
+    from inference.scikit_learn.estimators import BayesianClassifier as BayesianClassifier
+    from inference.scikit_learn.estimators import BayesianRegressor as BayesianRegressor
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in ("BayesianClassifier", "BayesianRegressor"):
+            raise AttributeError(f"module 'inference' has no attribute {name!r}")
+        from inference.scikit_learn import estimators
+
+        return getattr(estimators, name)

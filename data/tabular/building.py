@@ -12,7 +12,16 @@ import numpy as np
 
 from data.datasets import Dataset, Scaler, Split
 from data.origins import Origin
-from data.tabular.columns import MOST_CATEGORIES, Column, Refused, examined, is_missing, is_number, texts
+from data.tabular.columns import (
+    MOST_CATEGORIES,
+    Column,
+    Refused,
+    examined,
+    is_missing,
+    is_number,
+    refuse_objects,
+    texts,
+)
 from data.tabular.reading import as_frame, digest
 from data.tabular.schema import MISSING_POLICIES, Schema, TargetColumn
 
@@ -162,6 +171,7 @@ def _rows(frame: Any, target: str, missing: str, remarks: list[str]) -> Any:
 
 def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tuple[TargetColumn, np.ndarray]:
     """The target's record and its values, and a remark that says what it was taken for."""
+    refuse_objects(name, values)
     as_number = is_number(values)
     if values.dtype.kind in "Mmc":
         raise Refused(f"the target {name!r} holds {values.dtype}; turn it into numbers, such as days since a day")
@@ -202,6 +212,7 @@ def _columns(frame: Any, embed: tuple[str, ...], y: np.ndarray | None, remarks: 
     seen: dict[Any, str] = {} if y is None else {("number", y.tobytes()): "the target"}
     for name in frame.columns:
         values = frame[name]
+        refuse_objects(name, values)
         lacks = int(is_missing(values).sum())
         if lacks == len(values):
             remarks.append(f"column {name!r} has no values and is left out")

@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MOST_CATEGORIES", "MOST_EMBEDDED", "Column", "Refused", "examined", "is_missing", "is_number", "texts"]
+__all__ = [
+    "MOST_CATEGORIES",
+    "MOST_EMBEDDED",
+    "Column",
+    "Refused",
+    "examined",
+    "is_missing",
+    "is_number",
+    "refuse_objects",
+    "texts",
+]
 
 MOST_CATEGORIES = 100
 """The most categories that are one input each; also the most classes of a target."""
@@ -175,8 +185,21 @@ def _looks_like_dates(values: Any) -> bool:
     return bool(some) and all(_DATE.fullmatch(text) for text in some)
 
 
+def refuse_objects(name: str, values: Any) -> None:
+    """Raise `Refused` for values such as lists, which are neither numbers nor text."""
+    if values.dtype != object:
+        return
+    plain = (str, bool, int, float, np.generic)
+    odd = next((value for value in values[~is_missing(values)].head(_LOOKED_AT) if not isinstance(value, plain)), None)
+    if odd is not None:
+        raise Refused(
+            f"column {name!r} holds {type(odd).__name__} {str(odd)[:40]!r}, which is neither a number nor text; turn "
+            "it into one of them, or leave it out (drop)"
+        )
+
+
 def _refuse_mixtures(name: str, values: Any) -> None:
-    """Raise `Refused` for text that is mostly numbers, and for values that are no text at all."""
+    """Raise `Refused` for text that is mostly numbers."""
     some = _some_texts(values)
     no_numbers = [text for text in some if not _reads_as_number(text)]
     if some and len(no_numbers) < len(some) / 2:
@@ -186,13 +209,6 @@ def _refuse_mixtures(name: str, values: Any) -> None:
             + (f", such as {shown}" if shown else " that is written like numbers")
             + "; leave such cells empty if they are missing, write numbers without signs between their digits, or "
             "leave the column out (drop)"
-        )
-    plain = (str, bool, int, float, np.generic)
-    odd = next((value for value in values[~is_missing(values)].head(_LOOKED_AT) if not isinstance(value, plain)), None)
-    if odd is not None:
-        raise Refused(
-            f"column {name!r} holds {type(odd).__name__} {str(odd)[:40]!r}, which is neither a number nor text; turn "
-            "it into one of them, or leave it out (drop)"
         )
 
 

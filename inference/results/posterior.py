@@ -261,7 +261,7 @@ class Posterior:
         around = self.guide if self.linearised else {}
         parts = [Completed(model, draws, x, around)]
         if has_new_unknowns(model, x):
-            draws = enough_draws(draws)
+            draws = enough_draws(draws) if self.kind == "point" else draws
             random = np.random.default_rng((Stream.PREDICTIONS, *np.atleast_1d(self.seed)))
             size = batch_size or ROWS
             pieces = (np.asarray(x)[first : first + size] for first in range(0, len(x), size))

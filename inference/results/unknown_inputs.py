@@ -4,10 +4,9 @@ What is known of such a number is its prior N(0, 1) alone, so the predictive dis
 
     p(y | x) = E_w E_z p(y | x, z, w),    z ~ N(0, 1),
 
-and one z for each draw of w is an unbiased sample of it. If there are few draws of w, each is taken several times, with
-a z of its own; a point estimate would say nothing of z otherwise. What z makes uncertain counts as epistemic, because
-to measure it would remove it. A row that the network was trained on has its own unknown,
-which was inferred with the weights.
+and one z for each draw of w is an unbiased sample of it. A point estimate, which would say nothing of z with one draw,
+is taken several times, with a z of its own each. What z makes uncertain counts as epistemic, because to measure it
+would remove it. A row that the network was trained on has its own unknown, which was inferred with the weights.
 """
 
 from __future__ import annotations

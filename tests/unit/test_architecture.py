@@ -25,7 +25,7 @@ LAYERS = [
     ["inference.variational", "inference.laplace", "inference.mcmc", "inference.sgmcmc", "inference.engine"],
     ["inference.catalogue", "inference.disk"],
     ["inference.runs"],
-    ["inference.sweeps"],
+    ["inference.sweeps", "inference.scikit_learn"],
     ["inference"],  # the door
     ["diagnostics.predictions", "diagnostics.convergences"],
     ["diagnostics.checks", "diagnostics.comparisons", "diagnostics.information"],

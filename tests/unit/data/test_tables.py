@@ -1,0 +1,295 @@
+"""Tables: what columns are taken for, what is refused and how, and the schema that a new table has to fit."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import data
+import models
+from data.tabular import reading
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "area": rng.normal(120, 30, 40),
+            "rooms": rng.integers(1, 9, 40),
+            "colour": rng.choice(["red", "green", "blue"], 40),
+            "garden": rng.random(40) < 0.5,
+            "price": rng.normal(300, 50, 40),
+        }
+    )
+    table.loc[[3, 7], "area"] = np.nan
+    table.loc[5, "colour"] = None
+    return table
+
+
+def test_columns_become_numbers_and_the_target_keeps_its_units(frame):
+    table = data.table(frame, target="price")
+    assert table.inputs == (
+        "area", "rooms", "colour=blue", "colour=green", "colour=red", "colour=(missing)", "garden", "area (missing)"
+    )  # fmt: skip
+    assert table.classes is None
+    train, test = table.split(seed=1)
+    observed = train.x[:, 7] == 0
+    np.testing.assert_allclose(train.x[observed, 0].mean(), 0, atol=1e-6)
+    np.testing.assert_allclose(train.x[observed, 0].std(), 1, rtol=1e-5)
+    np.testing.assert_allclose(train.y.std(), 1, rtol=1e-5)
+    assert set(train.x[:, 2:7].ravel()) == {0.0, 1.0}
+    assert (train.x[~observed, 0] == 0).all()  # until an unknown takes its place
+    unknowns = int((~observed).sum())
+    assert train.x[~observed, 7].tolist() == list(range(1, unknowns + 1))
+    assert train.origin.schema.unknowns == unknowns
+    assert set(test.x[:, 7]) <= {0.0, -1.0}
+    np.testing.assert_allclose(test.y_original, frame["price"].to_numpy()[np.random.default_rng(1).permutation(40)[:4]])
+
+
+@pytest.mark.parametrize(
+    ("values", "task", "classes"),
+    [
+        (["a", "b"] * 20, "classification", ("a", "b")),
+        ([True, False] * 20, "classification", ("False", "True")),
+        ([1, 2, 10, 10] * 10, "classification", ("1", "2", "10")),
+        ([1.0, 2.0] * 20, "classification", ("1", "2")),
+        (list(range(40)), "regression", None),
+        ([0.5, 1.0] * 20, "regression", None),
+    ],
+)
+def test_the_task_is_found_and_told(frame, values, task, classes):
+    table = data.table(frame.assign(price=values), target="price")
+    assert table.schema.target.classes == classes
+    assert task in table.remarks[0]
+
+
+def test_the_task_can_be_decided(frame):
+    assert data.table(frame, target="rooms", task="regression").classes is None
+    assert data.table(frame, target="rooms").classes == frame["rooms"].nunique()
+
+
+def test_what_says_nothing_is_left_out_and_told(frame):
+    odd = frame.assign(roof="flat", copy=frame["area"], price2=frame["price"], nothing=np.nan)
+    odd.insert(0, "Unnamed: 0", range(40))
+    table = data.table(odd, target="price")
+    assert [column.name for column in table.schema.columns] == ["area", "rooms", "colour", "garden"]
+    told = " ".join(table.remarks)
+    for words in (
+        "'roof' has one value, 'flat'", "'copy' is a copy of 'area'", "'price2' is a copy of the target",
+        "'nothing' has no values", "'Unnamed: 0' counts the rows",
+        "'area': 2 of 40 values are missing, an unknown each",
+        "'colour': 1 of 40 values are missing, a category of its own",
+    ):  # fmt: skip
+        assert words in told
+
+
+def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
+    assert len(data.table(frame, target="price", missing="drop")) == 37
+    with pytest.raises(ValueError, match="column 'area' has no value in row 3"):
+        data.table(frame, target="price", missing="refuse")
+    frame.loc[0, "price"] = np.nan
+    table = data.table(frame, target="price")
+    assert len(table) == 39
+    assert "1 rows without a value of the target" in table.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"day": ["2024-01-31", "2024-02-01"] * 20}, "column 'day' holds dates or times, such as '2024-01-31'"),
+        ({"day": ["31.1.2024", "1/2/24"] * 20}, "column 'day' holds dates"),
+        ({"day": pd.to_datetime(["2024-01-31", "2024-02-01"] * 20)}, "the year, the month or days since a day"),
+        ({"size": ["1,200", "950"] * 20}, "column 'size' is mostly numbers"),
+        ({"size": ["12", "n/k", "13", "14"] * 10}, "such as 'n/k'"),
+        ({"where": [f"p{i % 30}" for i in range(40)], "price": "a"}, "the target 'price' has one class, 'a'"),
+        ({"price": 7}, "has one class, '7'"),
+        ({"price": 7.5}, "the target 'price' has one value, 7.5"),
+        ({"price": np.nan}, "has no value in any row"),
+        ({"area": [1.0, np.inf] * 20}, "column 'area' is infinite in row 1"),
+        ({"area": [[1], [2]] * 20}, "column 'area' holds list"),
+        ({"area": [1j, 2j] * 20}, "holds complex numbers"),
+    ],
+)
+def test_what_can_not_be_used_is_refused_by_the_name_of_the_column(frame, change, message):
+    with pytest.raises(ValueError, match=message):
+        data.table(frame.assign(**change), target="price")
+
+
+def test_many_categories_are_refused_with_a_way_out():
+    many = pd.DataFrame(
+        {"id": [f"customer {i}" for i in range(10_000)], "a": np.arange(10_000.0), "y": [0.5, 1] * 5000}
+    )
+    with pytest.raises(ValueError, match=r"column 'id' has 10,000 different values, .*at most 100.*leave it out"):
+        data.table(many, target="y")
+    with pytest.raises(ValueError, match="at most 1,000"):
+        data.table(many, target="y", embed=["id"])
+    with pytest.raises(ValueError, match="the target 'id' has 10,000 different values"):
+        data.table(many, target="id")
+    assert data.table(many, target="y", drop=["id"]).inputs == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "pric"}, "target: the table has no column 'pric'; did you mean 'price'"),
+        ({"target": "price", "drop": ["are"]}, "drop: the table has no column 'are'"),
+        ({"target": "price", "embed": ["price"]}, "can't be dropped or embedded"),
+        ({"target": "price", "task": "ranking"}, "task must be one of regression, classification"),
+        ({"target": "price", "missing": "mean"}, "missing must be one of unknown, drop, refuse"),
+        ({"target": "colour", "task": "regression"}, "regression needs numbers"),
+    ],
+)
+def test_wrong_options(frame, options, message):
+    with pytest.raises(ValueError, match=message):
+        data.table(frame, **options)
+    with pytest.raises(TypeError, match=r"write \('area',\)"):
+        data.table(frame, target="price", drop="area")
+    with pytest.raises(ValueError, match="the table has no rows"):
+        data.table(frame.head(0), target="price")
+    with pytest.raises(TypeError, match="a table must be a data frame"):
+        data.table(3, target="price")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "semicolons.csv"])
+def test_files_are_read_as_frames_are(frame, tmp_path, name):
+    path = tmp_path / name
+    separator = {"t.tsv": "\t", "semicolons.csv": ";"}.get(name, ",")
+    text = frame.to_csv(index=False, sep=separator, na_rep="?").encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    read, given = data.table(path, target="price"), data.table(frame, target="price")
+    np.testing.assert_allclose(read.x, given.x)
+    assert read.remarks == given.remarks
+    train, test = read.split(seed=4, test=0.25)
+    again = data.Origin.from_json(json.loads(json.dumps(train.origin.to_json())))
+    assert again == train.origin
+    np.testing.assert_array_equal(again.splits()[1].x, test.x)
+    path.write_bytes(path.read_bytes() + b"\n")
+    with pytest.raises(ValueError, match="is not what it was when the run was made"):
+        again.splits()
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="which is not there"):
+        again.splits()
+
+
+def test_files_that_are_no_tables(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        data.table(tmp_path / "no.csv", target="y")
+    with pytest.raises(ValueError, match="is a folder"):
+        data.table(tmp_path, target="y")
+    empty, binary, packed, large = (tmp_path / name for name in ("e.csv", "b.csv", "p.csv.gz", "large.csv"))
+    empty.write_text("")
+    binary.write_bytes(bytes(range(256)) * 20)
+    packed.write_bytes(b"not packed")
+    with open(large, "wb") as file:
+        file.truncate(2 * 10**9)
+    for path, message in ((empty, "is empty"), (binary, "can't be read as CSV"), (packed, "can't be read as CSV"),
+                          (large, "has 2.0 GB, and a table may have 1 GB")):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            data.table(path, target="y")
+    monkeypatch.setattr(reading, "LARGEST", 1000)
+    packed.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 1000))
+    with pytest.raises(ValueError, match="unpacked it has more than"):
+        data.table(packed, target="y")
+
+
+def test_parquet_is_read_where_pyarrow_is(frame, tmp_path):
+    path = tmp_path / "t.parquet"
+    if importlib.util.find_spec("pyarrow"):
+        reading.write(frame, path)
+        assert data.table(path, target="price").inputs == data.table(frame, target="price").inputs
+        return
+    with pytest.raises(ValueError, match="needs pyarrow"):
+        reading.write(frame, path)
+    assert not list(tmp_path.iterdir())
+    path.write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="needs pyarrow"):
+        data.table(path, target="price")
+
+
+class _Foreign:
+    """A frame of another library: all that is known of it is the protocol."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def __dataframe__(self, *args, **kwargs):
+        with (
+            pytest.warns(match="Interchange") if hasattr(pd.errors, "Pandas4Warning") else pytest.MonkeyPatch.context()
+        ):
+            return self._frame.__dataframe__(*args, **kwargs)
+
+
+def test_frames_of_other_libraries_and_mappings(frame):
+    whole = frame.dropna()
+    given = data.table(whole, target="price")
+    for other in (_Foreign(whole), {name: whole[name].to_numpy() for name in whole}):
+        np.testing.assert_allclose(data.table(other, target="price").x, given.x)
+
+
+def test_a_new_table_is_encoded_by_the_schema_or_refused_by_column(frame):
+    train, test = data.table(frame, target="price").split(seed=1)
+    schema = data.Schema.from_json(json.loads(json.dumps(train.origin.schema.to_json())))
+    assert schema == train.origin.schema
+    rows = np.random.default_rng(1).permutation(40)[:4]
+    np.testing.assert_array_equal(schema.inputs(frame.iloc[rows].drop(columns="price").assign(more=1)), test.x)
+    for change, message in (
+        ({"area": "large"}, "column 'area' must hold numbers, got 'large'"),
+        ({"colour": "pink"}, "column 'colour' has 'pink' in row 0, which is not one of 'blue', 'green', 'red'"),
+        ({"rooms": np.nan}, "column 'rooms' has no value in row 0, and had one in every row"),
+        ({"garden": 7}, "column 'garden' must hold booleans"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            schema.inputs(frame.assign(**change))
+    with pytest.raises(ValueError, match="the table has no column 'area', 'colour'"):
+        schema.inputs(frame[["rooms", "garden"]])
+    assert schema.outside(frame.assign(area=[1e4, 120.0] * 20, rooms=100))[:2] == ["area; rooms", "rooms"]
+
+
+@pytest.mark.parametrize("damage", [{"columns": 3}, {"missing": "?"}, {"unknowns": -1}, {"target": {}}])
+def test_a_damaged_schema_is_refused(frame, damage):
+    written = data.table(frame, target="price").whole().origin.schema.to_json()
+    with pytest.raises(ValueError, match="can't be read, or it is damaged"):
+        data.Schema.from_json({**written, **damage})
+
+
+def test_known_sets_know_where_they_came_from():
+    for name, options, how in (("moons", {}, {"seed": 3}), ("gap", {"n": 30}, {"seed": 1, "test": 0.5})):
+        train, test = data.load(name, **options).split(**how)
+        made = data.Origin.from_json(json.loads(json.dumps(train.origin.to_json()))).splits()
+        np.testing.assert_array_equal(made[0].x, train.x)
+        np.testing.assert_array_equal(made[1].y, test.y)
+    with pytest.raises(ValueError, match="no test rows"):
+        data.load("moons").whole().origin.splits()
+
+
+def test_for_table_puts_in_front_what_is_needed_and_nothing_else(frame):
+    plain = models.mlp(3)
+    whole = data.table(frame.dropna(), target="price").whole()
+    assert models.for_table(plain, whole) is plain
+    train = data.table(frame, target="price", embed=["colour"]).whole()
+    model = models.for_table(plain, train)
+    assert model.codes == (3, 4)
+    assert model.weights(train.x)["hidden0.weight"] == (3 + 1 + 2, 3)  # numbers, an indicator, 2 units of a colour
+    assert model.weights(train.x)["embedding0.weight"] == (4, 2)
+    assert models.from_recipe(json.loads(json.dumps(models.to_recipe(model)))) == model
+    shared = models.shared_shapes(model, train.x, model.weights(train.x))
+    assert shared == {"embedding0.weight": (4, 1), "hidden0.weight": (6, 1), "hidden0.bias": (1,),
+                      "output.weight": (1, 1), "output.bias": (1,)}  # fmt: skip
+    new = train.x[:1].copy()
+    new[0, 3] = -1
+    with pytest.raises(ValueError, match="predict draws it from its prior"):
+        model.validate(new)
+    wrong = train.x.copy()
+    wrong[0, 4] = 9
+    with pytest.raises(ValueError, match="places or codes that are not those of the table"):
+        model.validate(wrong)
+    with pytest.raises(TypeError, match="linear, logistic or mlp"):
+        models.for_table(models.lenet(), train)
+    with pytest.raises(TypeError, match="the training split of a table"):
+        models.for_table(plain, data.load("moons").whole())
