@@ -79,6 +79,7 @@ class Split:
         classes: the number of classes, None for regression.
         picture: the shape of a row as an image, (height, width) or (height, width, channels); None if it is not one.
         origin: where the split came from, so that it can be made again; None if that is not known.
+        rows: which rows of the data set these are; None if that is not known.
     """
 
     x: Shaped[np.ndarray, "n ..."]
@@ -88,6 +89,7 @@ class Split:
     classes: int | None = None
     picture: tuple[int, ...] | None = None
     origin: Origin | None = None
+    rows: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -226,7 +228,7 @@ class Dataset:
                 y = ((self.y[rows] - scaler.y_location) / scaler.y_scale).astype(np.float32)
             else:
                 y = self.y[rows].astype(np.int32)
-            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture, origin)
+            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture, origin, rows)
 
         return part(train, "train"), part(test, "test")
 

@@ -25,7 +25,7 @@ from data.tabular.columns import (
 from data.tabular.reading import as_frame, digest
 from data.tabular.schema import MISSING_POLICIES, Schema, TargetColumn
 
-__all__ = ["TASKS", "Table", "table"]
+__all__ = ["TASKS", "Table", "scored_rows", "table"]
 
 TASKS = ("regression", "classification")
 _FEW_INTEGERS = 20  # different integers up to which a target counts as classes
@@ -39,10 +39,12 @@ class Table(Dataset):
     Attributes:
         schema: what its columns are; a split has the schema with the means and scales of its training rows.
         remarks: what was found in the table, a sentence each.
+        frame: the rows as they came, a pandas data frame; those that can't be used are left out.
     """
 
     schema: Schema = field(default_factory=lambda: Schema((), TargetColumn("")))
     remarks: tuple[str, ...] = ()
+    frame: Any = None
 
     def _parts(self, train: np.ndarray, test: np.ndarray, how: dict[str, Any]) -> tuple[Split, Split]:
         schema = self.schema.fitted(self.x[train], self.y[train])
@@ -57,7 +59,7 @@ class Table(Dataset):
                 x = schema.numbered(x)
             if self.classes is None:
                 y = ((y - target.location) / target.scale).astype(np.float32)
-            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, origin=origin)
+            return Split(x, y, scaler, f"{self.name}, {role}", self.classes, origin=origin, rows=rows)
 
         return part(train, "train"), part(test, "test")
 
@@ -95,7 +97,8 @@ def table(
     frame = as_frame(frame_or_path)
     _check_columns(frame, target, *names)
     remarks: list[str] = []
-    frame = _rows(frame.drop(columns=list(names[0])), target, missing, remarks)
+    used = _rows(frame, [name for name in frame.columns if name not in names[0]], target, missing, remarks)
+    frame = used.drop(columns=list(names[0]))
     found, y = _target(frame[target], target, task, remarks)
     columns = _columns(frame.drop(columns=target), names[1], y if found.classes is None else None, remarks)
     schema = Schema(columns, found, missing)
@@ -115,6 +118,30 @@ def table(
         origin=Origin(name, tuple(options.items()), *where),
         schema=schema,
         remarks=tuple(remarks),
+        frame=used,
+    )
+
+
+def scored_rows(frame_or_path: Any, origin: Origin) -> Split:
+    """The rows of another table as a test part, in the units of the training rows that a posterior was run on.
+
+    Raises:
+        ValueError: if the table does not fit the schema, by the name of the column, or has no rows.
+    """
+    schema, frame = origin.schema, as_frame(frame_or_path)
+    assert schema is not None
+    target = schema.target
+    if target.name not in frame.columns:
+        raise Refused(f"the table has no column {target.name!r}, the target, to score predictions by")
+    if not len(frame):
+        raise ValueError("the table has no rows")
+    y = target.values(frame[target.name])
+    if target.classes is None:
+        y = ((y - target.location) / target.scale).astype(np.float32)
+    scaler = Scaler(*schema.scaling(), np.asarray(target.location), np.asarray(target.scale))
+    name = Path(frame_or_path).name.split(".")[0] if isinstance(frame_or_path, str | Path) else "table"
+    return Split(
+        schema.inputs(frame), y, scaler, name, None if target.classes is None else len(target.classes), origin=origin
     )
 
 
@@ -143,8 +170,8 @@ def _check_columns(frame: Any, target: str, drop: tuple[str, ...], embed: tuple[
         raise ValueError(f"the target {target!r} can't be dropped or embedded")
 
 
-def _rows(frame: Any, target: str, missing: str, remarks: list[str]) -> Any:
-    """The rows that can be used."""
+def _rows(frame: Any, columns: list[str], target: str, missing: str, remarks: list[str]) -> Any:
+    """The rows that can be used, of a table of which these columns are used."""
     if not len(frame):
         raise ValueError("the table has no rows")
     unlabelled = is_missing(frame[target])
@@ -155,7 +182,7 @@ def _rows(frame: Any, target: str, missing: str, remarks: list[str]) -> Any:
     if unlabelled.any():
         remarks.append(f"{unlabelled.sum():,} rows without a value of the target {target!r} are left out")
         frame = frame[~unlabelled]
-    lacking = {name: is_missing(frame[name]) for name in frame.columns if is_missing(frame[name]).any()}
+    lacking = {name: is_missing(frame[name]) for name in columns if is_missing(frame[name]).any()}
     lacking = {name: lacks for name, lacks in lacking.items() if not lacks.all()}  # such a column is left out
     if lacking and missing == "refuse":
         name, lacks = next(iter(lacking.items()))
@@ -179,7 +206,8 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
     if task is None:
         integers = as_number and bool((values == values.round()).all())
         task = "classification" if not as_number or (integers and distinct <= _FEW_INTEGERS) else "regression"
-        why = f"; task='{TASKS[1 - TASKS.index(task)]}' decides otherwise" if as_number else ""
+        other = TASKS[1 - TASKS.index(task)]
+        why = f" (--task {other}, task={other!r} decides otherwise)" if integers else ""
     else:
         why = ", as asked for"
     if task == "regression":

@@ -23,6 +23,7 @@ __all__ = [
     "is_number",
     "refuse_objects",
     "texts",
+    "without",
 ]
 
 MOST_CATEGORIES = 100
@@ -124,10 +125,10 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
     if kind in "Mm" or _looks_like_dates(values):
         raise Refused(
             f"column {name!r} holds dates or times, such as {_first_text(values)!r}; turn it into numbers that you "
-            "think count, such as the year, the month or days since a day, or leave it out (drop)"
+            f"think count, such as the year, the month or days since a day, or {without(name)}"
         )
     if kind == "c":
-        raise Refused(f"column {name!r} holds complex numbers; make two columns of them, or leave it out (drop)")
+        raise Refused(f"column {name!r} holds complex numbers; make two columns of them, or {without(name)}")
     missing = bool(is_missing(values).any())
     if _is_boolean(values) and not missing and not embed:
         return Column(name, "boolean")
@@ -137,15 +138,18 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
     categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
     most = MOST_EMBEDDED if embed else MOST_CATEGORIES
     if len(categories) > most:
-        remedy = (
-            "leave it out (drop)" if embed else f"embed it (embed; at most {MOST_EMBEDDED:,}), or leave it out (drop)"
-        )
+        other = "" if embed else f"embed it (--embed or embed=..., at most {MOST_EMBEDDED:,}), or "
         raise Refused(
             f"column {name!r} has {len(categories):,} different values, such as {categories[0]!r}, and at most "
-            f"{most:,} can be inputs; put rare ones together, {remedy}"
+            f"{most:,} can be inputs; put rare ones together, {other}{without(name)}"
         )
     units = min(8, math.ceil(math.sqrt(len(categories)))) if embed else 0
     return Column(name, "embedded" if embed else "category", categories, units=units)
+
+
+def without(name: str) -> str:
+    """How to leave a column out, by the command and in Python."""
+    return f"leave it out (--drop {name!r}, drop=[{name!r}])"
 
 
 def is_missing(values: Any) -> np.ndarray:
@@ -194,7 +198,7 @@ def refuse_objects(name: str, values: Any) -> None:
     if odd is not None:
         raise Refused(
             f"column {name!r} holds {type(odd).__name__} {str(odd)[:40]!r}, which is neither a number nor text; turn "
-            "it into one of them, or leave it out (drop)"
+            f"it into one of them, or {without(name)}"
         )
 
 
@@ -208,7 +212,7 @@ def _refuse_mixtures(name: str, values: Any) -> None:
             f"column {name!r} is mostly numbers, but holds text too"
             + (f", such as {shown}" if shown else " that is written like numbers")
             + "; leave such cells empty if they are missing, write numbers without signs between their digits, or "
-            "leave the column out (drop)"
+            + without(name)
         )
 
 

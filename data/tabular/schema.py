@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from data.tabular.columns import Column, Refused
+from data.tabular.columns import Column, Refused, without
 
 __all__ = ["MISSING_POLICIES", "Schema", "TargetColumn"]
 
@@ -179,7 +179,7 @@ class Schema:
                 )
                 if not len(values):
                     raise Refused(
-                        f"column {column.name!r} has no value in any of the training rows; leave it out (drop)"
+                        f"column {column.name!r} has no value in any of the training rows; {without(column.name)}"
                     )
                 location, scale = _location_and_scale(values)
                 low, high = float(values.min()), float(values.max())

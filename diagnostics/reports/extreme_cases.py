@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +64,7 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
     count = min(count, len(order) // 2) if np.ptp(total) > _ALIKE * total.max() else 0
     if not count:
         return (), ()
-    tell = _label if isinstance(prediction, Classification) else _number
+    tell = partial(_label, _class_names(split)) if isinstance(prediction, Classification) else _number
 
     def chosen(rows: np.ndarray) -> tuple[Case, ...]:
         told = tell(prediction.at(rows), targets[rows])
@@ -74,10 +76,17 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
     return chosen(order[:count]), chosen(order[::-1][:count])
 
 
-def _label(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
+def _class_names(split: Split | None) -> Sequence[str]:
+    """The names of the classes of a table; empty if they have none."""
+    schema = split.origin.schema if split is not None and split.origin is not None else None
+    return (schema.target.classes or ()) if schema is not None else ()
+
+
+def _label(names: Sequence[str], prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]:
     tops = prediction.probs.argmax(axis=1)
+    words = names or [f"class {i}" for i in range(prediction.probs.shape[1])]
     return [
-        (f"class {top} with {probs[top]:.2f}", f"class {label}", bool(top == label))
+        (f"{words[top]} with {probs[top]:.2f}", words[label], bool(top == label))
         for probs, top, label in zip(prediction.probs, tops, targets, strict=True)
     ]
 

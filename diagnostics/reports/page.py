@@ -206,6 +206,11 @@ def _facts(posteriors: Mapping[str, Posterior], test: Any) -> list[tuple[str, st
     observed = [f"{values.shape[0] if values.ndim else 1:,} of {name}" for name, values in first.observed.items()]
     if observed:
         facts.append(("observations", ", ".join(observed)))
+    schema = first.origin.schema if first.origin is not None else None
+    if schema is not None:
+        facts.append(("target", schema.target.name))
+        facts.append(("columns", ", ".join(column.name for column in schema.columns)))
+        facts += [("missing numbers", f"{schema.unknowns:,}, inferred with the weights")] if schema.unknowns else []
     if isinstance(first.model, Network):
         facts.append(("inputs per row", " x ".join(map(str, first.probes.shape[1:]))))
     if test is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ["TouchstoneWarning", "tell"]
 
 _HOME = Path(__file__).parents[2]
-_OWN = tuple(str(_HOME / name) for name in ("data", "models", "inference", "diagnostics", "touchstone.py"))
+_OWN = tuple(str(_HOME / name) for name in ("data", "models", "inference", "diagnostics", "touchstone"))
 
 
 class TouchstoneWarning(UserWarning):

@@ -19,9 +19,9 @@ import numpy as np
 from data import Origin
 from data.pairs import inputs_of
 from data.rows import spaced
+from data.tabular.reading import is_frame
 from inference.display.cards import card
 from inference.display.tables import Table
-from data.tabular.reading import is_frame
 from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
 from inference.host.machine import Cost
@@ -34,6 +34,7 @@ from inference.results.simulation import simulated
 from inference.results.table_predictions import encoded
 from inference.results.unknown_inputs import Completed, completed, enough_draws, has_new_unknowns
 from models import Network
+from models.architectures.tables import perceptron_of
 from models.validation import positive_integer
 
 __all__ = ["Posterior"]
@@ -128,7 +129,9 @@ class Posterior:
     def model_in_words(self) -> str:
         """The architecture and the kind of likelihood of a network, or the name of another model."""
         if isinstance(self.model, Network):
-            return f"{self.model.architecture}, {type(self.model.likelihood).__name__} likelihood"
+            layers: Any = perceptron_of(self.model) or self.model.architecture
+            table = ", with the columns of a table in front" if layers is not self.model.architecture else ""
+            return f"{layers}{table}, {type(self.model.likelihood).__name__} likelihood"
         return str(getattr(self.model, "__name__", "a NumPyro model"))
 
     @property

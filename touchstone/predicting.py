@@ -1,0 +1,58 @@
+"""`touchstone predict`: a table with the predictions of a posterior added to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from data.tabular.reading import read, write
+from touchstone.answers import AsJSON, answering
+from touchstone.folders import loaded, with_predictions
+
+__all__ = ["predict"]
+
+
+def predict(
+    posterior: Annotated[Path, typer.Argument(help="A folder of `touchstone run --out`, or a saved posterior.")],
+    table: Annotated[Path, typer.Argument(help="The CSV or Parquet file with the rows to predict.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; by default CSV on standard output.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Which posterior of the folder, if it holds those of several methods.")
+    ] = None,
+    probability: Annotated[float, typer.Option(help="What the interval from lower to upper holds.")] = 0.9,
+    as_json: AsJSON = False,
+) -> None:
+    """Add the predictions of a posterior to a table like the one that it was run on.
+
+    The columns mean, std, lower, upper, epistemic and aleatoric are added for a number; label, a probability for each
+    class, epistemic and aleatoric for classes. The column outside names the columns in which a row is beyond the range
+    of the training rows.
+    """
+    with answering(as_json) as answer:
+        found = loaded([posterior])
+        if method is not None and method not in found:
+            raise ValueError(f"--method must be one of {', '.join(found)}, got {method!r}")
+        if method is None and len(found) > 1:
+            raise ValueError(f"{posterior} holds several posteriors, {', '.join(found)}; choose one by --method")
+        chosen = found[method] if method is not None else next(iter(found.values()))
+        schema = chosen.origin.schema if chosen.origin is not None else None
+        if schema is None:
+            raise ValueError(
+                f"{posterior} was not run on a table, so it does not know what the columns of {table} mean"
+            )
+        rows = read(table)
+        predicted = chosen.predict(rows).to_frame(probability)
+        outside = int((predicted["outside"] != "").sum())
+        wide = with_predictions(rows, predicted, schema.target.name)
+        added = list(wide.columns[len(rows.columns) :])
+        answer.say(rows=len(rows), columns=added, outside=outside, out=out)
+        if out is None:
+            answer.say("" if as_json else wide.to_csv(index=False).rstrip(), predictions=wide.to_dict("records"))
+            return
+        write(wide, out)
+        beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
+        answer.say(f"written: {out}, {len(rows):,} rows with {', '.join(added)}{beyond}")
