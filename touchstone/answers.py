@@ -20,8 +20,10 @@ from inference.target.binding import NoStart
 
 __all__ = ["FAILED", "INTERRUPTED", "WRONG_INPUT", "Answer", "AsJSON", "answering", "verdict_of"]
 
-WRONG_INPUT, FAILED, INTERRUPTED = 2, 3, 130
-"""Exit codes; docs/tables.md says what they mean. 0 is success, and 1 an error that is nobody's but ours."""
+# Exit codes; docs/tables.md says what they mean. 0 is success, and 1 an error that is nobody's but ours.
+WRONG_INPUT = 2
+FAILED = 3
+INTERRUPTED = 130
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
