@@ -26,7 +26,7 @@ _WRITTEN = (".csv", ".parquet", ".pq")
 
 def is_frame(given: Any) -> bool:
     """Whether `given` is a data frame, of pandas or of another library."""
-    return hasattr(given, "__dataframe__")
+    return hasattr(given, "__dataframe__") or hasattr(given, "__arrow_c_stream__")
 
 
 def as_frame(given: Any) -> Any:
@@ -42,7 +42,9 @@ def as_frame(given: Any) -> Any:
         return read(Path(given))
     if isinstance(given, pandas.DataFrame):
         frame = given
-    elif is_frame(given):
+    elif hasattr(given, "__arrow_c_stream__") and hasattr(pandas.DataFrame, "from_arrow"):
+        frame = _from_arrow(given)
+    elif hasattr(given, "__dataframe__"):
         with warnings.catch_warnings():  # pandas announces the end of the protocol, and has nothing in its place yet
             warnings.filterwarnings("ignore", message="The Dataframe Interchange Protocol")
             frame = pandas.api.interchange.from_dataframe(given)
@@ -50,9 +52,21 @@ def as_frame(given: Any) -> Any:
         frame = pandas.DataFrame(dict(given))
     else:
         raise TypeError(
-            f"a table must be a data frame, a mapping from names to columns or a path, got {type(given).__name__}"
+            "a table must be a pandas data frame or one that pandas can read, a mapping from names to columns or a "
+            f"path, got {type(given).__name__}"
         )
     return _named(frame)
+
+
+def _from_arrow(given: Any) -> Any:
+    """A pandas data frame of a frame that offers itself as Arrow's stream of columns, as polars and pyarrow do."""
+    import pandas
+
+    try:
+        return pandas.DataFrame.from_arrow(given)  # which pandas has from version 3 on
+    except ImportError as error:
+        what = type(given).__name__
+        raise ValueError(f"a {what} needs pyarrow (pip install pyarrow) to be read; or give columns by name") from error
 
 
 def read(path: Path) -> Any:
@@ -120,7 +134,7 @@ def _named(frame: Any) -> Any:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise ValueError(f"the table has several columns named {twice[0]!r}; rename them")
-    return frame.set_axis(names, axis=1)
+    return frame.set_axis(names, axis=1).infer_objects()  # numbers that are stored as objects are numbers
 
 
 def write(frame: Any, path: Path) -> None:

@@ -125,7 +125,7 @@ class Schema:
         """Inputs as `raw` gives them with numbers standardised, float32; where one is missing it is 0."""
         locations, scales = self.scaling()
         x = (raw - locations) / scales
-        x[:, self.incomplete_inputs] *= x[:, self._places()] == 0
+        x[:, self.incomplete_inputs] = np.where(x[:, self._places()] == 0, x[:, self.incomplete_inputs], 0.0)
         return x.astype(np.float32)
 
     def raw(self, frame: Any) -> Float[np.ndarray, "n d"]:

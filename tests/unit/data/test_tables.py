@@ -152,7 +152,7 @@ def test_wrong_options(frame, options, message):
         data.table(frame, target="price", drop="area")
     with pytest.raises(ValueError, match="the table has no rows"):
         data.table(frame.head(0), target="price")
-    with pytest.raises(TypeError, match="a table must be a data frame"):
+    with pytest.raises(TypeError, match="a table must be a pandas data frame"):
         data.table(3, target="price")
 
 
