@@ -50,6 +50,18 @@ def test_what_is_missing_makes_a_prediction_uncertain_and_what_is_far_is_marked(
         posterior.predict(new.head(0))
 
 
+def test_each_unknown_is_that_of_its_own_row(run):
+    """The two rows share the weight of the indicator, so what their prices say is how far their areas are apart."""
+    frame, train, _, posterior = run
+    area = (frame["price"] - 40 * (frame["colour"] == "red")) / 2  # as the price was made, up to its noise
+    first, second = train.rows[train.x[:, 2] == 1][0], train.rows[train.x[:, 2] == 2][0]
+    assert {first, second} == {3, 7}
+    apart = (area[first] - area[second]) / train.scaler.x_scale[0]
+    unknowns = posterior.draws["missing"].mean(axis=(0, 1))
+    np.testing.assert_allclose(unknowns[0] - unknowns[1], apart, atol=0.35)
+    assert abs(apart) > 0.7
+
+
 def test_a_point_estimate_says_what_a_missing_number_makes_uncertain(run):
     _, train, _, _ = run
     model = models.for_table(models.linear(), train)
