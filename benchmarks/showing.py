@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def _in_a_process(errors: int) -> str:
 
 def main() -> None:
     """Print what progress adds, in each place."""
-    places = {
+    places: dict[str, Callable[[], str]] = {
         "notebook": _in_a_kernel,
         "terminal": _in_a_terminal,
         "log": partial(_in_a_process, subprocess.DEVNULL),

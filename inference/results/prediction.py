@@ -25,7 +25,7 @@ from jaxtyping import Float, Shaped
 from scipy.special import logsumexp
 
 from inference.display.cards import card
-from inference.results.first_rows import first_rows
+from inference.display.first_rows import first_rows
 from inference.results.mixture import DRAWS, entropy, mixture_quantile
 from inference.results.table_predictions import Rows, to_frame
 from models import Likelihood
