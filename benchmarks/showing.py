@@ -1,7 +1,7 @@
 """What does it cost to show progress, in a notebook, in a terminal and in a log?
 
 HMC with four chains on a 1x50 network and 1,000 rows, for some seconds, with bars and without, in turn, in a kernel, in
-a process whose errors go to a terminal, and in one whose errors go to a pipe. Beside the ratio of the medians, which
+a process whose errors go to a terminal, and in one whose errors go nowhere. Beside the ratio of the medians, which
 can't tell less than about a per cent, is the share of the time that the main thread spent on bars; the chains run on
 meanwhile, so a run is longer by less than that. Goal: less than 1 %.
 """

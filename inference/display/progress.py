@@ -138,7 +138,7 @@ class _Log:
 class _Terminal:
     """A bar that is drawn again in its place, and a line once it is over."""
 
-    seconds = 0.2
+    seconds = 0.5
 
     def __init__(self, line: str) -> None:
         from rich import progress
@@ -167,7 +167,7 @@ class _Terminal:
 class _Cell:
     """One output of a cell in a notebook, which is replaced, so that Jupyter and VS Code need nothing but HTML."""
 
-    seconds = 0.25
+    seconds = 0.5
 
     def __init__(self, line: str) -> None:
         self._messages: list[str] = []
