@@ -1,4 +1,4 @@
-"""What people look at: progress bars, text tables, the style of figures.
+"""What people look at: progress, tables, what notebooks show of a record, the style of figures.
 
 Knows nothing of models or methods; every other room may import it.
 """
