@@ -105,6 +105,7 @@ def test_same_seed_same_bits_other_seed_other_draws(method):
         assert not np.array_equal(first.draws[name], other.draws[name])
 
 
+@pytest.mark.filterwarnings("ignore:hmc. chain . accepted less than")  # as its warm-up is so short
 def test_second_call_with_other_data_and_temperature_makes_no_program(method, counted):
     options = dict(method=_name(method), tempering="likelihood", progress=False, **OPTIONS[method])
     with pytest.warns(UserWarning, match="ignores the temperature") if method == "mle" else nullcontext():
