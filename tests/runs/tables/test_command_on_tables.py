@@ -24,6 +24,15 @@ def _call(*words: object):
 
 
 @pytest.fixture(scope="module")
+def table_alone(tmp_path_factory):
+    """A folder with a table, and another folder that is not empty."""
+    folder = tmp_path_factory.mktemp("user")
+    house_prices().to_csv(folder / "houses.csv", index=False)
+    (folder / "runs" / "a").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with a table, and what `run --out` made of it with two methods."""
     folder = tmp_path_factory.mktemp("user")
@@ -158,8 +167,8 @@ def test_a_saved_posterior_of_a_known_set_knows_its_data_too(tmp_path):
         (("predict", "FOLDER/no.npz", "FOLDER/houses.csv"), "no.npz"),
     ],
 )
-def test_bad_input_is_a_message_and_leaves_nothing(folder, words, message):
-    folder, _ = folder
+def test_bad_input_is_a_message_and_leaves_nothing(table_alone, words, message):
+    folder = table_alone
     before = sorted(folder.rglob("*"))
     words = [word.replace("FOLDER", str(folder)) for word in words]
     extra = () if "--out" in words or words[0] != "run" else ("--out", folder / "new" / "a")
