@@ -31,8 +31,8 @@ class Sampler(Method):
         until: stop before all draws are made, once the least effective sample size and the largest R-hat over the
             functions at the posterior's probes (over the sites, if the model is not a network) meet these conditions:
             {"ess": 400, "rhat": 1.01}, or one of the two; an R-hat that chance explains, see `inference.mixing`,
-            is small enough. The conditions are checked after 100 draws per chain, 200, 400 and so on, and at the end,
-            not more often, so that a run has few chances to stop by luck.
+            is small enough. The conditions are checked after 100 draws per chain, 150, 200, 300, 400, 600 and so on,
+            and at the end, not more often, so that a run has few chances to stop by luck.
         keep: what to keep of each draw: "all" sites; "last_layer", the last layer of a network and the sites that
             belong to no layer, such as the noise; or "none". Unless all is kept, predictions can be averaged while the
             draws are made (`predict_at`), and convergence is judged by the functions at the probes.

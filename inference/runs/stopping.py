@@ -1,7 +1,8 @@
 """When a run may end before its last iteration: draws that are enough, or a loss that has settled.
 
 Draws are judged by the least effective sample size and the largest R-hat, in function space, after 100 draws per chain,
-at every doubling from there, and at the end: a rule that is asked after every draw would stop on the first lucky one.
+150, 200, 300, 400, 600 and so on, and at the end: a rule that is asked after every draw would stop on the first lucky
+one, and one that waits for every doubling makes up to twice the draws that are needed.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class EnoughDraws:
 
     @property
     def milestones(self) -> Sequence[int]:
-        """100 draws per chain, every doubling, and the end."""
+        """100 draws per chain, each doubling, the places half way to the next one, and the end."""
         doublings = int(np.ceil(np.log2(max(self.draws, _LEAST) / _LEAST)))
-        return [*(_LEAST * 2**i for i in range(doublings)), self.draws]
+        looks = [look for i in range(doublings) for look in (_LEAST * 2**i, _LEAST * 2**i * 3 // 2)]
+        return [*(look for look in looks if look < self.draws), self.draws]
 
     def met(self, draws: Values, scalars: Values) -> bool:
         """Whether the draws so far are enough."""

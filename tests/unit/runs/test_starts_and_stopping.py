@@ -22,7 +22,7 @@ LINEAR = models.linear(likelihood=models.Gaussian(scale=0.5))
 
 
 def test_looks_are_few():
-    for draws, looks in ((1000, [100, 200, 400, 800, 1000]), (80, [80])):
+    for draws, looks in ((1000, [100, 150, 200, 300, 400, 600, 800, 1000]), (150, [100, 150]), (80, [80])):
         assert stop_of(inference.HMC(draws=draws, until={"ess": 1}), LINEAR, X[:1]).milestones == looks
     assert stop_of(inference.MAP(steps=10, patience=3), LINEAR, X[:1]).milestones == [6, 9, 10]
     assert stop_of(inference.HMC(draws=1000), LINEAR, X[:1]) is None
