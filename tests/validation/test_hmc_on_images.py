@@ -1,7 +1,7 @@
 """HMC on real images: convolutional networks at sizes that run here, with energies and acceptance that make sense.
 
-Each run starts at a short fit, because a few draws from a random start would show the fall to a mode and nothing else. A
-trajectory is short, and its step the longest of a few that were tried which is accepted most of the time. The energy
+Each run starts at a short fit, because a few draws from a random start would show the fall to a mode and nothing else.
+A trajectory is short, and its step the longest of a few that were tried which is accepted most of the time. The energy
 error of the leapfrog integrator is of second order: with steps four times as long it must be many times as large, or
 what is measured would not be the integrator.
 """
