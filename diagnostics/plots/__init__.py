@@ -5,6 +5,8 @@ from __future__ import annotations
 from diagnostics.checks.prior_predictive import prior_functions
 from diagnostics.plots.chains import effective_sizes, energies, losses, mixing, ranks, temperatures, traces
 from diagnostics.plots.comparison import assay
+from diagnostics.plots.curves import lines, pairs
+from diagnostics.plots.functions import draws, probability_surface, sampled_functions
 from diagnostics.plots.predictions import (
     band,
     coverage,
@@ -14,21 +16,28 @@ from diagnostics.plots.predictions import (
     replicates,
     uncertainty_split,
 )
+from diagnostics.plots.weights import signal_to_noise
 
 __all__ = [
     "assay",
     "band",
     "coverage",
+    "draws",
     "effective_sizes",
     "energies",
+    "lines",
     "losses",
     "mixing",
     "observed_and_predicted",
+    "pairs",
     "pit",
     "prior_functions",
+    "probability_surface",
     "ranks",
     "reliability",
     "replicates",
+    "sampled_functions",
+    "signal_to_noise",
     "temperatures",
     "traces",
     "uncertainty_split",
