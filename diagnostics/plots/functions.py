@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["draws", "probability_surface", "sampled_functions"]
+
+_Kind = TypeVar("_Kind", bound=Prediction)
 
 _WIDTHS = {1: 5.4, 2: 4.4, 3: 3.5}  # inches of a panel by how many are side by side: a page of a notebook holds three
 _BINS = 40
@@ -35,13 +37,13 @@ def sampled_functions(
     Each panel has so many draws as thin lines, their mean as a thick one, and the central 90 % interval of a target,
     noise included, as a band. A point estimate has one function. `data` adds observed points.
     """
-    _check("sampled_functions", predictions, Regression, "a regression; for labels use plots.probability_surface")
+    found = _checked("sampled_functions", predictions, Regression, "a regression; for labels use probability_surface")
     positive_integer("functions", functions)
     _check_inputs("sampled_functions", predictions, x, 1)
     figure, panels = _panels(predictions)
     order = np.argsort(x[:, 0])
     along, bottom, top = x[order, 0], np.inf, -np.inf
-    for axes, (name, prediction), colour in zip(panels, predictions.items(), cycle(COLOURS), strict=False):
+    for axes, (name, prediction), colour in zip(panels, found.items(), cycle(COLOURS), strict=False):
         lower, upper = prediction.interval(0.9)
         axes.fill_between(along, lower[order], upper[order], color=colour, alpha=0.15, lw=0)
         means = _means(prediction)
@@ -77,15 +79,16 @@ def probability_surface(
         points: places to be marked, by the words that stand beside them.
         label: the class.
     """
-    _check("probability_surface", predictions, Classification, "labels; for a regression use plots.sampled_functions")
+    what = "labels; for a regression use sampled_functions"
+    found = _checked("probability_surface", predictions, Classification, what)
     _check_inputs("probability_surface", predictions, x, 2)
     from matplotlib.colors import LinearSegmentedColormap
 
     _check_label(predictions, label)
     colours = LinearSegmentedColormap.from_list("probability", [COLOURS[0], "white", COLOURS[1]])
     figure, panels = _panels(predictions)
-    levels, filled = np.linspace(0, 1, _SHADES), None
-    for axes, (name, prediction) in zip(panels, predictions.items(), strict=True):
+    levels = np.linspace(0, 1, _SHADES)
+    for axes, (name, prediction) in zip(panels, found.items(), strict=True):
         probability = np.clip(prediction.probs[:, label], _NEARLY, 1 - _NEARLY)  # what rounds to 1 is inside too
         filled = axes.tricontourf(x[:, 0], x[:, 1], probability, levels, cmap=colours, alpha=0.85)
         if probability.min() < 0.5 < probability.max():
@@ -116,7 +119,7 @@ def draws(
         label: the class, for labels.
         title: the title.
     """
-    _check("draws", predictions, Prediction, "predictions")
+    _checked("draws", predictions, Prediction, "predictions")
     figure, (axes,) = chart([title or f"What each draw says at input {row}"])
     labels = isinstance(next(iter(predictions.values())), Classification)
     if any(isinstance(prediction, Classification) != labels for prediction in predictions.values()):
@@ -171,7 +174,7 @@ def _counted(count: int) -> str:
     return "one function" if count == 1 else f"{count:,} draws"
 
 
-def _check(figure: str, predictions: Any, kind: type, draws_what: str) -> None:
+def _checked(figure: str, predictions: Any, kind: type[_Kind], draws_what: str) -> dict[str, _Kind]:
     if not isinstance(predictions, Mapping) or not predictions:
         raise TypeError(f"{figure} needs predictions by name, such as {{'hmc': ...}}, got {type(predictions).__name__}")
     for prediction in predictions.values():
@@ -182,6 +185,7 @@ def _check(figure: str, predictions: Any, kind: type, draws_what: str) -> None:
                 f"{figure} draws one output, and this prediction has {prediction.likelihood.outputs}; take a model "
                 "with one"
             )
+    return dict(predictions)
 
 
 def _check_inputs(figure: str, predictions: Mapping[str, Prediction], x: Any, inputs: int) -> None:

@@ -43,5 +43,5 @@ def signal_to_noise(posteriors: Mapping[str, Posterior], fraction: float | None 
             )
     axes.set_xscale("log")
     axes.set(xlabel="|mu| / sigma", ylabel="share of the weights", xlim=(low / 1.2, high * 1.2))
-    axes.legend(frameon=False, fontsize="small")
+    axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     return figure

@@ -10,7 +10,7 @@ import pytest
 from notebooks.execute import NOTEBOOKS, execute, faults
 from tests.helpers.notebook_outputs import changed
 
-QUICKEST = "01"
+QUICKEST = "03"
 SHORTENED = "from tests.helpers.shortened import shortened\n_shortened = shortened()\n_shortened.__enter__()"
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
