@@ -79,7 +79,7 @@ def test_what_can_not_be_drawn():
     regression, labels = _regression(), _labels()
     with pytest.raises(TypeError, match=r"sampled_functions needs predictions by name, .* got Regression"):
         plots.sampled_functions(regression, X)
-    with pytest.raises(TypeError, match=r"sampled_functions draws a regression; for labels use probability_surface, got Classification"):
+    with pytest.raises(TypeError, match=r"draws a regression; for labels use probability_surface, got Classif"):
         plots.sampled_functions({"a": labels}, GRID)
     with pytest.raises(ValueError, match=r"draws over 1 input, got x of shape \(81, 2\)"):
         plots.sampled_functions({"a": regression}, GRID)
