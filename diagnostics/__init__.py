@@ -15,6 +15,7 @@ from diagnostics.checks.posterior_predictive import PredictiveCheck, predictive_
 from diagnostics.checks.prior_predictive import PriorCheck, prior_check
 from diagnostics.comparisons.comparison import Comparison, compare
 from diagnostics.convergences.judging import Convergence, convergence
+from diagnostics.convergences.path_densities import Paths, straight_paths
 from diagnostics.predictions.averaging import Mixture, average, stacking_weights
 from diagnostics.predictions.detection import Detection, out_of_distribution
 from diagnostics.predictions.uncertainties import Uncertainty, uncertainty
@@ -28,6 +29,7 @@ __all__ = [
     "Detection",
     "LeaveOneOut",
     "Mixture",
+    "Paths",
     "PredictiveCheck",
     "PriorCheck",
     "Uncertainty",
@@ -44,5 +46,6 @@ __all__ = [
     "report",
     "scores",
     "stacking_weights",
+    "straight_paths",
     "uncertainty",
 ]

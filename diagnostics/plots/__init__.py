@@ -7,6 +7,8 @@ from diagnostics.plots.chains import effective_sizes, energies, losses, mixing, 
 from diagnostics.plots.comparison import assay
 from diagnostics.plots.curves import lines, pairs
 from diagnostics.plots.functions import draws, probability_surface, sampled_functions
+from diagnostics.plots.images import labelled_images
+from diagnostics.plots.landscapes import paths
 from diagnostics.plots.predictions import (
     band,
     coverage,
@@ -16,6 +18,7 @@ from diagnostics.plots.predictions import (
     replicates,
     uncertainty_split,
 )
+from diagnostics.plots.uncertainties import inside_and_outside, parts_along, parts_over
 from diagnostics.plots.weights import signal_to_noise
 
 __all__ = [
@@ -25,11 +28,16 @@ __all__ = [
     "draws",
     "effective_sizes",
     "energies",
+    "inside_and_outside",
+    "labelled_images",
     "lines",
     "losses",
     "mixing",
     "observed_and_predicted",
     "pairs",
+    "parts_along",
+    "parts_over",
+    "paths",
     "pit",
     "prior_functions",
     "probability_surface",
