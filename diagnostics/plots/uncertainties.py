@@ -60,6 +60,7 @@ def parts_along(
         if data is not None:
             axes.plot(data[0][:, 0], data[1], "o", ms=2.2, color=COLOURS[1], label="observed", zorder=1.5)
         axes.set(xlabel="x", xlim=(along[0], along[-1]))
+        axes.locator_params(axis="x", nbins=6)
     lowest, highest = (f(axes.get_ylim()[i] for axes in panels) for i, f in ((0, min), (1, max)))
     for axes in panels:
         axes.set_ylim(lowest, highest)

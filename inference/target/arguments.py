@@ -97,7 +97,8 @@ def settle(
 def fingerprint(function: Callable[..., Any], *args: Any) -> str:
     """A hash of what `function` computes on arguments shaped like `args`: of its operations and their constants."""
     traced = jax.make_jaxpr(lambda *args: function(*args))(*args)  # a new lambda: JAX caches traces by the function
-    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())  # without addresses in memory
+    text = traced.jaxpr.pretty_print(use_color=False)  # `str` has colours in a notebook and in a terminal, and else not
+    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", text).encode())  # without addresses in memory
     for constant in traced.consts:
         if isinstance(constant, jax.Array) and jnp.issubdtype(constant.dtype, jax.dtypes.prng_key):
             constant = jax.random.key_data(constant)
