@@ -106,6 +106,8 @@ def _texts(cell: Any) -> Iterator[str]:
 
 def _shows(source: str) -> bool:
     """Whether a cell certainly prints or draws: a call in its last line may return nothing, so not every one counts."""
+    if source.startswith("%%writefile"):
+        return True  # which file it wrote
     statements = ast.parse(source).body
     last = statements[-1] if statements else None
     ends_with_value = isinstance(last, ast.Expr) and (

@@ -26,7 +26,8 @@ def paths(found: Paths, title: str = "") -> Figure:
     kinds = [kind for kind in ("within", "between") if len(getattr(found, kind))]
     titles = {"within": "two draws of one chain", "between": "draws of two chains"}
     figure, panels = chart([titles[kind] for kind in kinds], columns=2, size=(4.3, 3.2))
-    for axes, kind, colour in zip(panels, kinds, (COLOURS[0], COLOURS[1]), strict=False):
+    for axes, kind in zip(panels, kinds, strict=True):
+        colour = COLOURS[0] if kind == "within" else COLOURS[1]
         above = found.above_chord(kind)
         axes.axhline(0, color="0.4", lw=0.8, ls="--", zorder=1)
         axes.plot(found.shares, above.T, color=colour, lw=0.7, alpha=0.5)

@@ -65,7 +65,7 @@ def parts_along(
     for axes in panels:
         axes.set_ylim(lowest, highest)
     panels[0].set_ylabel("y")
-    panels[-1].legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize="small", loc="outside right upper")
     return figure
 
 

@@ -73,7 +73,8 @@ def test_faults_are_found():
     assert faults(_notebook("fine, 1/2 and and/or")) == []
     assert faults(_notebook("", "path.mkdir()")) == []
     assert faults(_notebook("", "figure;")) == []
-    for source in ("print(1)", "figure", "diagnostics.plots.band(prediction)", "sweep.plot()"):
+    assert faults(_notebook("Writing network.py", "%%writefile network.py\nx = 1")) == []
+    for source in ("print(1)", "figure", "diagnostics.plots.band(prediction)", "sweep.plot()", "%%writefile x.py\n1"):
         assert faults(_notebook("", source)) == ["cell 1: what it shows is not stored"]
     assert "stderr" not in str(faults(_notebook("a warning", name="stderr")))
     assert faults(_notebook("a warning", name="stderr")) == ["cell 1: a warning"]
