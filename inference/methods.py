@@ -26,8 +26,21 @@ from inference.target.data_remarks import noiseless
 from inference.target.density import Data, Position, Target
 from models.validation import one_of, plain_numbers, positive_integer
 
-__all__ = ["KEEPS", "PRECISIONS", "STARTS", "Draws", "Emission", "Found", "Kernel", "Method", "Rehearsal", "Step"]
+__all__ = [
+    "ARRANGEMENTS",
+    "KEEPS",
+    "PRECISIONS",
+    "STARTS",
+    "Draws",
+    "Emission",
+    "Found",
+    "Kernel",
+    "Method",
+    "Rehearsal",
+    "Step",
+]
 
+ARRANGEMENTS = ("auto", "threads", "vectorised")
 KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
 STARTS = ("ensemble", "map", "random", "prior")
@@ -92,8 +105,11 @@ class Kernel:
         """One iteration, or as much of it as `limit` units of work allow."""
         raise NotImplementedError(f"{type(self).__name__} must have a step")
 
-    def left(self, state: Any) -> int:
-        """How many steps are left in the iteration under way, for kernels whose iterations may span several pieces."""
+    def left(self, state: Any) -> Any:
+        """How many steps are left in the iteration under way, for kernels whose iterations may span several pieces.
+
+        For a state of several chains, (chain, ...), this is an array.
+        """
         return 0
 
 
@@ -129,6 +145,11 @@ class Method:
     def chains(self) -> int:
         """How many independent repetitions the driver runs."""
         return 1
+
+    @property
+    def arrangement(self) -> str:
+        """How the chains share the machine, one of `ARRANGEMENTS`; see `inference.engine.arrangements`."""
+        return "threads"
 
     @property
     def iterations(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from inference.methods import KEEPS, STARTS, Method
+from inference.methods import ARRANGEMENTS, KEEPS, STARTS, Method
 from inference.target.data_remarks import explosion
 from inference.target.density import Data, Target
 from models.validation import one_of, positive_integer, positive_number
@@ -36,6 +36,9 @@ class Sampler(Method):
         keep: what to keep of each draw: "all" sites; "last_layer", the last layer of a network and the sites that
             belong to no layer, such as the noise; or "none". Unless all is kept, predictions can be averaged while the
             draws are made (`predict_at`), and convergence is judged by the functions at the probes.
+        arrangement: how the chains share the machine. "threads": each chain is a program of its own, and cores or
+            devices run several at a time. "vectorised": all chains of a device are one program; the same posterior,
+            but not the same bits. "auto" takes threads on a CPU and vectorised on accelerators; see docs/scale.md.
     """
 
     kind: ClassVar[str] = "chains"
@@ -47,10 +50,12 @@ class Sampler(Method):
     start: str | None = None
     until: Any = None
     keep: str = "all"
+    arrangement: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of(f"{self.name}: keep", self.keep, KEEPS)
+        one_of(f"{self.name}: arrangement", self.arrangement, ARRANGEMENTS)
         counts = {"chains": self.chains, "draws": self.draws, "thin": self._thin}
         for count, number in counts.items():
             positive_integer(f"{self.name}: {count}", number)

@@ -69,6 +69,15 @@ class _Entry:
         ]  # fmt: skip
 
     @property
+    def arranged(self) -> str:
+        """How the chains shared the machine, and why."""
+        spent = self.posterior.cost
+        how = {"threads": "chains in threads", "vectorised": "chains in one program (vectorised)"}.get(
+            spent.arrangement
+        )
+        return f"{how}: {spent.arranged}." if how and self.posterior.shape[0] > 1 else ""
+
+    @property
     def cost(self) -> list[str]:
         """The posterior's row of the table of costs."""
         spent, judged = self.posterior.cost, self.convergence

@@ -1,13 +1,11 @@
-"""A chain on the host: where it is, what it has emitted so far, and how one more piece of it is run and taken in.
+"""A chain on the host: how far it is, and how what one more piece of it has emitted is checked and taken in.
 
-A worker thread runs a piece and changes nothing; the main thread takes it in. Between two pieces a chain is whole and
-can be saved.
+Where it is, its state, belongs to the group of chains that it is advanced with; see `inference.engine.group`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,13 +25,31 @@ __all__ = ["Chain", "Piece", "begin_chains", "saved_shapes"]
 
 
 class Piece(NamedTuple):
-    """What a worker returns: the next state, what its iterations have emitted, and its pace, in work per second."""
+    """What the iterations of a piece of a chain have emitted.
 
-    state: Any
+    Attributes:
+        first: the number of its first iteration.
+        iterations: how many iterations it has.
+        draws: the sites' values, (iteration, ...).
+        info: the scalars.
+        left: steps that are left in the iteration under way.
+    """
+
+    first: int
+    iterations: int
     draws: Values
     info: Values
-    iterations: int
-    pace: float
+    left: int
+
+    def check(self, method: Method, latent: Iterable[str]) -> None:
+        """Raise FloatingPointError if a site in `latent` is not finite, or `method.watch` refuses the scalars."""
+        end = self.first + self.iterations
+        method.watch(self.info, end)
+        for name in latent if self.draws else ():
+            if not np.isfinite(self.draws[name]).all():
+                raise FloatingPointError(
+                    f"{method.name}: the site '{name}' was no longer finite between iterations {self.first} and {end}"
+                )
 
 
 @dataclass
@@ -42,9 +58,7 @@ class Chain:
 
     Attributes:
         number: the chain's number.
-        device: where it runs.
-        data: the target's data.
-        state: the state of the method's kernel.
+        data: the target's data, where the chain runs.
         last_key: the key for the method's conclusion.
         average: the average of its predictions so far; None if none is asked for.
         done: iterations made so far.
@@ -53,56 +67,22 @@ class Chain:
     """
 
     number: int
-    device: Any
     data: Data
-    state: Any
     last_key: jax.Array
     average: Average | None
     done: int = 0
     gradients: float = 0.0
     stopped: str = ""
-    _work: int = 1
     _keeping: bool = False
     _sums: dict[str, float] = field(default_factory=dict)
 
-    def saved(self) -> Saved:
-        """The part of the chain that outlives the process."""
-        return Saved((self.state, self.last_key, self.average), self.done, self.gradients, self.stopped)
+    def saved(self, state: Any) -> Saved:
+        """The part of the chain, which is at `state`, that outlives the process."""
+        return Saved((state, self.last_key, self.average), self.done, self.gradients, self.stopped)
 
-    def run(self, method: Method, advance: Callable[..., Any], most: int, latent: Iterable[str]) -> Piece:
-        """Run a piece of at most `most` iterations.
-
-        Raises:
-            FloatingPointError: if a site in `latent` is no longer finite, or `method.watch` refuses the scalars.
-        """
-        began = time.perf_counter()
-        work = np.int32(self._work)
-        done, worked, state, emission = jax.block_until_ready(advance(self.data, self.state, np.int32(most), work))
-        count = int(done)
-        draws, info = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], emission)
-        method.watch(info, self.done + count)
-        for name in latent if draws else ():
-            if not np.isfinite(draws[name]).all():
-                raise FloatingPointError(
-                    f"{method.name}: the site '{name}' was no longer finite between iterations {self.done} and "
-                    f"{self.done + count}"
-                )
-        return Piece(state, draws, info, count, int(worked) / max(time.perf_counter() - began, 1e-6))
-
-    def go_on(self, piece: Piece, seconds: float) -> int:
-        """Move on to the end of `piece`, and let the next piece take about `seconds`.
-
-        Returns:
-            The number of the first iteration of `piece`.
-        """
-        first = self.done
-        self.state, self.done = piece.state, self.done + piece.iterations
-        self._work = int(np.clip(piece.pace * seconds, 1, 2**30))
-        return first
-
-    def take(self, first: int, piece: Piece, method: Method, ledger: Ledger, keeping: Keeping) -> str:
-        """Take in what `piece` has emitted, whose first iteration was `first`; returns the chain's status in words."""
-        wanted, iterations = method.kept, range(first, first + piece.iterations)
+    def take(self, piece: Piece, method: Method, ledger: Ledger, keeping: Keeping) -> str:
+        """Take in what `piece` has emitted; returns the chain's status in words."""
+        wanted, iterations = method.kept, range(piece.first, piece.first + piece.iterations)
         keep = np.array([not wanted or iteration in wanted for iteration in iterations], bool)
         kept = {name: values[keep] for name, values in piece.info.items()}
         if keep.any():
@@ -116,18 +96,20 @@ class Chain:
         for name, values in (shown | {"count": np.ones(keep.sum() if self._keeping else piece.iterations)}).items():
             self._sums[name] = self._sums.get(name, 0.0) + float(values.sum())
         self.gradients += method.gradients(piece.info, self.data)
-        left = method.kernel().left(piece.state)
         stage = "" if self._keeping else "warming up"
         status = method.status(shown, self._sums) if self._sums["count"] else ""
-        return ", ".join(words for words in (stage, status, f"{left} steps left" if left else "") if words)
+        return ", ".join(words for words in (stage, status, f"{piece.left} steps left" if piece.left else "") if words)
 
 
-def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[list[Chain], Emission]:
-    """The chains, each at its start or where it was saved in `ledger`, and the shapes of what an iteration emits."""
+def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[list[Chain], list[Any], Emission]:
+    """The chains and their states, each at its start or where it was saved, and the shapes of what an iteration emits.
+
+    The chains are dealt out to the `devices` in turn.
+    """
     method, target, keeping = stage.method, stage.target, stage.keeping
     kernel = method.kernel()
     form = partial(saved_shapes, method, target, stage.data[0], stage.starts[0], stage.key, stage.settings, keeping)
-    chains, placed = [], dict[Any, Data]()
+    chains, states, placed = [], [], dict[Any, Data]()
     for i, saved in enumerate(ledger.restore(len(stage.starts), form)):
         device = devices[i % len(devices)]
         place = id(stage.data[i]), device
@@ -136,19 +118,21 @@ def begin_chains(stage: Stage, devices: Sequence[Any], ledger: Ledger) -> tuple[
         if saved is None:
             start, key = jax.device_put(stage.starts[i], device), jax.random.fold_in(stage.key, i)
             state, last_key = programs.begin(kernel, target, placed[place], start, key, stage.settings)
-            chains.append(Chain(i, device, placed[place], state, last_key, None))
+            chains.append(Chain(i, placed[place], last_key, None))
         else:
-            state, last_key = jax.device_put(saved.arrays[:2], device)
+            with jax.enable_x64(True):  # a float32 program may hold float64 numbers
+                state, last_key = jax.device_put(saved.arrays[:2], device)
             rest = saved.arrays[2], saved.done, saved.gradients, saved.stopped
-            chains.append(Chain(i, device, placed[place], state, last_key, *rest))
-    draw, info = emission = programs.emission(kernel, target, chains[0].data, chains[0].state)
+            chains.append(Chain(i, placed[place], last_key, *rest))
+        states.append(state)
+    draw, info = emission = programs.emission(kernel, target, chains[0].data, states[0])
     example = _example(draw)
     sites, functions = ({name: values[0] for name, values in group.items()} for group in keeping(example))
     ledger.begin(len(chains), len(method.kept) or method.iterations, (sites, info | functions))
     nothing = keeping.begin(example)
     for chain in chains:
         chain.average = chain.average or nothing
-    return chains, emission
+    return chains, states, emission
 
 
 def saved_shapes(

@@ -1,10 +1,10 @@
 """The one loop over the outside world: every method's kernel is compiled, run and watched here.
 
-Chains run in worker threads that execute the same compiled single-chain program, so a CPU needs no device count and no
-flag, and a chain's draws don't depend on how many others there are. Each thread runs one piece of a chain at a time.
-The length of a piece follows from how long the last one took, and does not change the draws, because the number of
-iterations and the work to be done for them are arguments of the program. Everything is traced and compiled in the main
-thread (NumPyro's handler stack is shared by all threads). On accelerators the chains are dealt out to the devices.
+Which chains share a program and a device is not known here: an arrangement deals them out to groups, see
+`inference.engine.arrangements`. Worker threads run a piece of a group at a time. The length of a piece follows from how
+long the last one took, and does not change the draws, because the number of iterations and the work to be done for them
+are arguments of the program. Everything is traced and compiled in the main thread (NumPyro's handler stack is shared by
+all threads).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from __future__ import annotations
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from inference.display.progress import Display
 from inference.engine import programs
-from inference.engine.chain import Chain, Piece, begin_chains
+from inference.engine.arrangements import arrange
+from inference.engine.chain import Chain
+from inference.engine.group import Group, Ran
 from inference.engine.ledger import Ledger, Values
 from inference.engine.pace import current_pace
 from inference.engine.stage import Outcome, Stage, Stop
 from inference.host.compiling import TRACING
-from inference.host.machine import Cost, cores, peak_memory
+from inference.host.machine import Cost, peak_memory
 from inference.host.signals import Signals
 
 __all__ = ["Driver", "drive"]
@@ -57,8 +57,9 @@ class Driver:
         ledger: where draws are put.
         display: what is shown.
         signals: the signals that have come since the last milestone.
-        pace: how long a piece of a chain takes.
-        chains: the chains, each where it has got to.
+        pace: how long a piece takes.
+        groups: the chains that are advanced together, each where it has got to.
+        chains: the chains of all groups.
         ended: why the stage ended, in the words of `Outcome.ended`.
         interrupted: whether Ctrl-C was pressed.
     """
@@ -68,11 +69,13 @@ class Driver:
         self.stage, self.ledger, self.pace = stage, ledger, current_pace()
         self.display = Display(stage.title, method.iterations, chains=method.chains, enabled=progress)
         self.signals = Signals(terminate=ledger.durable)
+        self.groups: list[Group] = []
         self.chains: list[Chain] = []
         self.ended, self.interrupted = "draws", False
         config: Any = jax.config
         self._products, self._wide = config.jax_default_matmul_precision, method.precision == "float64"
-        self._running: dict[Future[Piece], Chain] = {}
+        self._running: dict[Future[Ran], Group] = {}
+        self._arrangement, self._why = arrange(method)
         self._began = time.perf_counter()
 
     def run(self) -> Outcome:
@@ -86,30 +89,28 @@ class Driver:
             else:
                 self._run_milestones()
                 self._save("" if self.ended == "interrupted" else self.ended)
+            states = self._states()
             with TRACING:
-                draws, statistics, curves = self._gather() if self.stage.gather else ({}, {}, {})
+                draws, statistics, curves = self._gather(states) if self.stage.gather else ({}, {}, {})
         return Outcome(
             draws,
             statistics,
             curves,
             averages=[chain.average for chain in self._going() if chain.average is not None],
-            states=[chain.state for chain in self.chains],
-            saved=[chain.saved() for chain in self.chains],
+            states=states,
+            saved=[chain.saved(state) for chain, state in zip(self.chains, states, strict=True)],
             stopped={chain.number: chain.stopped for chain in self.chains if chain.stopped},
-            cost=Cost(*self._seconds(), round(sum(chain.gradients for chain in self.chains)), peak_memory()),
+            cost=self._cost(),
             ended=self.ended,
             interrupted=self.interrupted,
         )
 
     def _compile(self) -> None:
-        """Make the chains, each where it begins, and compile the program that advances them, once per device."""
-        stage, devices = self.stage, _devices(self.stage.method.chains)
-        self.chains, emission = begin_chains(stage, devices, self.ledger)
-        self._capacity, kernel = programs.capacity(emission), stage.method.kernel()
-        buffers = {device: programs.empty_buffers(emission, self._capacity, device) for device in devices}
-        self._advance = {device: partial(programs.advance, kernel, stage.target, buffers[device]) for device in devices}
-        for chain in self.chains[: 0 if self.ledger.ended else len(devices)]:
-            jax.block_until_ready(self._advance[chain.device](chain.data, chain.state, np.int32(0), np.int32(0)))
+        """Make the groups, each chain where it begins, and compile the programs that advance them."""
+        self.groups = self._arrangement.begin(self.stage, self.ledger)
+        self.chains = [chain for group in self.groups for chain in group.chains]
+        for group in self.groups if not self.ledger.ended else ():
+            group.prepare()
         self._compiled = time.perf_counter()
 
     def _announce(self) -> None:
@@ -142,17 +143,17 @@ class Driver:
         return stop.met(*self.ledger.values([chain.number for chain in self._going()], draws))
 
     def _run_to(self, goal: int) -> None:
-        """Run all chains to `goal` iterations in worker threads.
+        """Run all groups to `goal` iterations in worker threads.
 
         The first Ctrl-C lets the pieces under way end and starts no new ones; a second one is raised at once. SIGTERM
         does the same as a first Ctrl-C, then saves, and ends the process.
         """
         self._goal, self._told = goal, False
         with Signals(terminate=self.ledger.durable) as self.signals:
-            self._pool = ThreadPoolExecutor(min(len(self.chains), cores()))
+            self._pool = ThreadPoolExecutor(self._arrangement.workers(len(self.groups)))
             try:
-                for chain in self.chains:
-                    self._submit(chain)
+                for group in self.groups:
+                    self._submit(group)
                 while self._running:
                     for future in self._finished():
                         self._take(self._running.pop(future), future)
@@ -166,18 +167,17 @@ class Driver:
                 self._save()
                 raise SystemExit(_TERMINATED)
 
-    def _submit(self, chain: Chain) -> None:
-        """Give a chain's next piece to a worker, unless the chain has reached the goal or is to stop."""
-        if chain.done < self._goal and not chain.stopped and not self.signals.stop:
-            self._running[self._pool.submit(self._piece, chain)] = chain
+    def _submit(self, group: Group) -> None:
+        """Give a group's next piece to a worker, unless its chains have reached the goal or are to stop."""
+        if any(chain.done < self._goal and not chain.stopped for chain in group.chains) and not self.signals.stop:
+            self._running[self._pool.submit(self._piece, group)] = group
 
-    def _piece(self, chain: Chain) -> Piece:
-        """Run a piece of a chain in a worker thread, which has a JAX configuration of its own."""
+    def _piece(self, group: Group) -> Ran:
+        """Run a piece of a group in a worker thread, which has a JAX configuration of its own."""
         with jax.enable_x64(self._wide), jax.default_matmul_precision(self._products):
-            most = min(self._capacity, self._goal - chain.done)
-            return chain.run(self.stage.method, self._advance[chain.device], most, self.stage.starts[0])
+            return group.run(self._goal)
 
-    def _finished(self) -> set[Future[Piece]]:
+    def _finished(self) -> set[Future[Ran]]:
         try:
             return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED)[0]
         except KeyboardInterrupt:  # where `Signals` has no handler
@@ -186,17 +186,17 @@ class Driver:
             self.signals.stop = True
             return set()
 
-    def _take(self, chain: Chain, future: Future[Piece]) -> None:
-        """Take in a piece that has ended; the chain's worker is busy with the next one meanwhile."""
-        try:
-            piece = future.result()
-        except FloatingPointError as error:
-            self._fail(chain, error)
-            return
-        first = chain.go_on(piece, self.pace.piece_seconds)
-        self._submit(chain)
-        status = chain.take(first, piece, self.stage.method, self.ledger, self.stage.keeping)
-        self.display.update(chain.done, status, chain.number)
+    def _take(self, group: Group, future: Future[Ran]) -> None:
+        """Take in a piece that has ended; the group's worker is busy with the next one meanwhile."""
+        ran = future.result()
+        group.go_on(ran, self.pace.piece_seconds)
+        self._submit(group)
+        for chain, piece in group.pieces(ran):
+            if isinstance(piece, FloatingPointError):
+                self._fail(chain, piece)
+            else:
+                status = chain.take(piece, self.stage.method, self.ledger, self.stage.keeping)
+                self.display.update(chain.done, status, chain.number)
 
     def _fail(self, chain: Chain, error: FloatingPointError) -> None:
         """Leave a failed chain out; end the stage if it needs every chain, or if no chain is left."""
@@ -208,10 +208,20 @@ class Driver:
     def _stop_soon(self) -> None:
         self._told = True
         self.display.say("stopping when the iterations under way are done; Ctrl-C again gives up what was drawn")
-        self._running = {future: chain for future, chain in self._running.items() if not future.cancel()}
+        self._running = {future: group for future, group in self._running.items() if not future.cancel()}
 
     def _save(self, ended: str = "") -> None:
-        self.ledger.save([chain.saved() for chain in self.chains], *self._seconds(), ended)
+        saved = [chain.saved(state) for chain, state in zip(self.chains, self._states(), strict=True)]
+        self.ledger.save(saved, *self._seconds(), ended)
+
+    def _states(self) -> list[Any]:
+        """Where each chain is."""
+        return [state for group in self.groups for state in group.states()]
+
+    def _cost(self) -> Cost:
+        gradients = round(sum(chain.gradients for chain in self.chains))
+        why = "; ".join(words for words in (self._why, self._arrangement.details) if words)
+        return Cost(*self._seconds(), gradients, peak_memory(), self._arrangement.name, why)
 
     def _seconds(self) -> tuple[float, float]:
         """The seconds spent compiling and running, earlier processes included."""
@@ -221,26 +231,20 @@ class Driver:
             self.ledger.run_seconds + now - self._compiled,
         )
 
-    def _gather(self) -> tuple[Values, Values, Values]:
-        """Draws, their scalars and the scalars of the iterations, cut to the shortest chain; concludes the states."""
+    def _gather(self, states: list[Any]) -> tuple[Values, Values, Values]:
+        """Draws, their scalars and the scalars of the iterations, cut to the shortest chain; concludes `states`."""
         going, method = self._going(), self.stage.method
         draws, info = self.ledger.values([chain.number for chain in going])
         if not info or not next(iter(info.values())).shape[1]:
             raise KeyboardInterrupt("stopped before the first draw: there is nothing to return")
         if method.kept:
             return draws, info, {}
-        ends = [(chain.data, chain.state, chain.last_key) for chain in going]
-        draws, statistics, states = programs.conclusions(method, self.stage.target, ends)
-        for chain, state in zip(going, states, strict=True):
-            chain.state = state
+        ends = [(chain.data, states[chain.number], chain.last_key) for chain in going]
+        draws, statistics, concluded = programs.conclusions(method, self.stage.target, ends)
+        for chain, state in zip(going, concluded, strict=True):
+            states[chain.number] = state
         return draws, statistics, info
 
     def _going(self) -> list[Chain]:
         """The chains that have not stopped before their end."""
         return [chain for chain in self.chains if not chain.stopped]
-
-
-def _devices(chains: int) -> list[Any]:
-    """Where chains run: on a CPU one device serves all threads, elsewhere chains are dealt out to the devices."""
-    devices = jax.local_devices()
-    return devices[:1] if devices[0].platform == "cpu" else devices[:chains]

@@ -17,11 +17,13 @@ import numpy as np
 from jax import lax
 
 from inference.host.compiling import in_a_hurry
+from inference.lanes import CHAINS, selected
 from inference.methods import Emission, Kernel, Method, Step
 from inference.target.density import Data, Position, Target
 
 __all__ = [
     "advance",
+    "advance_together",
     "begin",
     "capacity",
     "compile_ahead",
@@ -36,6 +38,7 @@ __all__ = [
 
 _PIECE_BYTES = 4 * 2**20  # bytes of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
+_TOGETHER = 8  # times as many for all chains of one program: they are as one chain to the host
 
 
 @in_a_hurry(static_argnames=("target", "how", "held", "gradient"))
@@ -94,12 +97,47 @@ def _step(kernel: Kernel, target: Target, data: Data, state: Any, limit: jax.Arr
     return kernel.step(target, data, state, limit)
 
 
-def empty_buffers(emission: Emission, capacity: int, device: Any) -> Emission:
-    """Buffers on `device` for what `capacity` iterations emit."""
+@partial(jax.jit, static_argnames=("kernel", "target"))
+def advance_together(
+    kernel: Kernel, target: Target, buffers: Emission, data: Data, states: Any, counts: jax.Array, work: jax.Array
+) -> tuple[jax.Array, jax.Array, Any, Emission]:
+    """`advance` for several chains, each with a state, buffers and a number of iterations of its own."""
+    lanes, capacity = jnp.arange(len(counts), dtype=jnp.int32), jax.tree.leaves(buffers)[0].shape[1]
+
+    def one(state: Any, limit: jax.Array) -> tuple[Any, Emission, jax.Array, jax.Array]:
+        step, moves = kernel.step(target, data, state, limit), limit > 0
+        state = selected(moves, step.state, state)
+        return state, step.emission, moves & step.complete, jnp.where(moves, step.work, 0).astype(jnp.int32)
+
+    step = jax.vmap(one, axis_name=CHAINS)
+
+    def going(done: jax.Array, worked: jax.Array) -> jax.Array:
+        return (done < counts) & (worked < work)
+
+    def unfinished(carry: tuple[jax.Array, jax.Array, Any, Any]) -> jax.Array:
+        return jnp.any(going(*carry[:2]))
+
+    def body(carry: tuple[jax.Array, jax.Array, Any, Any]) -> tuple[jax.Array, jax.Array, Any, Any]:
+        done, worked, states, buffers = carry
+        states, emission, complete, works = step(states, jnp.where(going(done, worked), work - worked, 0))
+        place = jnp.where(complete, done, capacity)  # outside of the buffers nothing is written
+        buffers = jax.tree.map(partial(_write_each, lanes, place), buffers, emission)
+        return done + complete.astype(jnp.int32), worked + works, states, buffers
+
+    nothing = jnp.zeros_like(counts)
+    # Ends: every step does a unit of work for one of the chains that are going, or completes an iteration of it.
+    return lax.while_loop(unfinished, body, (nothing, nothing, states, buffers))
+
+
+def _write_each(lanes: jax.Array, places: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
+    with jax.enable_x64(leaf.dtype.itemsize == 8):
+        return buffer.at[lanes, places].set(leaf, mode="drop")
+
+
+def empty_buffers(emission: Emission, places: tuple[int, ...], device: Any) -> Emission:
+    """Buffers on `device` for what iterations emit: (iteration,) or (chain, iteration) `places`."""
     with jax.enable_x64(True):  # a float32 program may emit float64
-        return jax.tree.map(
-            lambda leaf: jax.device_put(np.zeros((capacity, *leaf.shape), leaf.dtype), device), emission
-        )
+        return jax.tree.map(lambda leaf: jax.device_put(np.zeros((*places, *leaf.shape), leaf.dtype), device), emission)
 
 
 def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:
@@ -137,7 +175,7 @@ def compile_ahead(
     data, position = jax.device_put((data, position), device)
     state, _ = begin(kernel, target, data, position, key, settings)
     emitted = emission(kernel, target, data, state)
-    buffers = empty_buffers(emitted, capacity(emitted), device)
+    buffers = empty_buffers(emitted, (capacity(emitted),), device)
     lowered = advance.lower(kernel, target, buffers, data, state, np.int32(0), np.int32(0))
     pool = ThreadPoolExecutor(1, thread_name_prefix="compiling")
     future = pool.submit(lowered.compile)
@@ -163,7 +201,11 @@ def shapes(
     return jax.eval_shape(both, data, position, key, settings)
 
 
-def capacity(emission: Emission) -> int:
-    """How many iterations a piece's buffers hold; depends on the size of a draw alone, never on how many are wanted."""
+def capacity(emission: Emission, together: int = 0) -> int:
+    """How many iterations a piece's buffers hold, of one chain or of several `together`.
+
+    It depends on the size of a draw and the number of chains alone, never on how many draws are wanted.
+    """
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
-    return int(np.clip(_PIECE_BYTES // max(size, 1), 1, _PIECE_ITERATIONS))
+    room = _PIECE_BYTES * _TOGETHER // together if together else _PIECE_BYTES
+    return int(np.clip(room // max(size, 1), 1, _PIECE_ITERATIONS))

@@ -7,8 +7,9 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Cost", "available_memory", "cores", "peak_memory"]
+__all__ = ["Cost", "available_memory", "cores", "device_memory", "peak_memory"]
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # a container's, cgroup 2 and 1
 
@@ -23,12 +24,16 @@ class Cost:
         gradients: gradient evaluations of the log density over all rows, by all chains, warm-up included; a gradient
             over a minibatch counts as the minibatch's share of the rows.
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
+        arrangement: how the chains shared the machine, "threads" or "vectorised"; empty where no chains ran.
+        arranged: why that was chosen, in words.
     """
 
     compile_seconds: float
     run_seconds: float
     gradients: int
     peak_memory: int
+    arrangement: str = ""
+    arranged: str = ""
 
     @property
     def seconds(self) -> float:
@@ -36,12 +41,13 @@ class Cost:
         return self.compile_seconds + self.run_seconds
 
     def __add__(self, other: Cost) -> Cost:
-        """The cost of two stages that run one after the other."""
+        """The cost of two stages that run one after the other; the arrangement is that of the second."""
         return Cost(
             self.compile_seconds + other.compile_seconds,
             self.run_seconds + other.run_seconds,
             self.gradients + other.gradients,
             max(self.peak_memory, other.peak_memory),
+            *((other.arrangement, other.arranged) if other.arrangement else (self.arrangement, self.arranged)),
         )
 
 
@@ -73,3 +79,11 @@ def available_memory() -> float:
         except (OSError, ValueError):  # no container, or the word "max"
             pass
     return min(found)
+
+
+def device_memory(device: Any) -> float:
+    """Memory of a JAX device that is free, in bytes; of a device that does not say, such as a CPU, the machine's."""
+    stats = device.memory_stats() or {}
+    if "bytes_limit" not in stats:
+        return available_memory()
+    return float(stats["bytes_limit"] - stats.get("bytes_in_use", 0))

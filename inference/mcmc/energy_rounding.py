@@ -70,6 +70,5 @@ def exact_log_densities(
 
     with jax.enable_x64(True):
         nothing = jnp.zeros(len(positions), jnp.float64)
-    values = lax.fori_loop(0, count, evaluate, nothing)
-    with jax.enable_x64(True):
-        return tuple(values)
+        # Here too: what a loop over several chains does in float64 would be made float32 by `jax.vmap`.
+        return tuple(lax.fori_loop(jnp.zeros_like(count), count, evaluate, nothing))

@@ -41,9 +41,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.scipy.special import ndtr
 
+from inference.lanes import most, when
 from inference.mcmc.energy_rounding import energy_noise, exact_log_densities, stretched, too_noisy
 from inference.mcmc.hmc_adaptation import Adaptation, Settings
 from inference.mcmc.hmc_pilot import Pilot
@@ -149,7 +149,7 @@ class HMCKernel(TrajectoryKernel):
         momentum = land(path, settings.scale)
         measure = complete & (state.iteration % _NOISE_EVERY == 0)
         places = path.position, stretched(state.position)
-        new_log_density, nearby = exact_log_densities(target, data, places, 1 + measure)
+        new_log_density, nearby = exact_log_densities(target, data, places, most(1 + measure))
         noise = energy_noise(state.position, state.gradient, state.log_density, nearby)
         noise = jnp.where(measure, noise, state.noise)
         with jax.enable_x64(True):
@@ -172,7 +172,7 @@ class HMCKernel(TrajectoryKernel):
         here, there = (state.position, state.gradient), (path.position, path.gradient)
         position, gradient = choose(accepted, there, here)
         statistics["energy_noise"] = noise
-        adaptation = lax.cond(
+        adaptation = when(
             complete & settings.adapts(state.iteration),
             lambda: state.adaptation.after(state.iteration, probability, position, gradient, self.target_acceptance),
             lambda: state.adaptation,

@@ -37,9 +37,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.scipy.special import ndtr
 
+from inference.lanes import when
 from inference.mcmc.hmc import HMC
 from inference.mcmc.hmc_adaptation import Settings
 from inference.mcmc.hmc_pilot import SCALES
@@ -142,7 +142,8 @@ class MCLMCKernel(TrajectoryKernel):
         with jax.enable_x64(True):
             plain = path.log_density.astype(jnp.float64)
         judged = complete if self.adjusted else complete & adapting
-        log_density = lax.cond(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
+        with jax.enable_x64(True):  # or `jax.vmap` would make it float32
+            log_density = when(judged, lambda: target.exact_log_density(path.position, data), lambda: plain)
         with jax.enable_x64(True):
             error = path.kinetic - (log_density - state.log_density)
             finite = jnp.isfinite(error)
@@ -174,7 +175,7 @@ class MCLMCKernel(TrajectoryKernel):
             ratio = (variance / self.energy_variance).astype(path.step_size.dtype)
             return tuning.after_step(iteration, ratio, finite, position, self.find_scales)
 
-        tuning = lax.cond(complete & adapting, adapted, lambda: tuning)
+        tuning = when(complete & adapting, adapted, lambda: tuning)
         iteration = iteration + complete.astype(jnp.int32)
         path = path._replace(direction=direction)
         return MCLMCState(position, gradient, log_density, path, tuning, iteration, state.key), statistics
@@ -280,7 +281,7 @@ class MCLMC(TrajectorySampler):
     def pilot(self, settings: Geometry | Settings) -> HMC | None:
         """The chains of the pilot's next round; None if nothing is left to find."""
         options = SCALES.options(settings) if isinstance(settings, Settings) else None
-        return None if options is None else HMC(precision=self.precision, **options)
+        return None if options is None else HMC(precision=self.precision, arrangement=self.arrangement, **options)
 
     def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
         """The settings of the pilot's next round, or those that all chains share, and where its chains got to."""

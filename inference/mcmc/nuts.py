@@ -153,7 +153,7 @@ class NUTS(Sampler):
     def pilot(self, settings: Settings | Mass | None) -> HMC | None:
         """The chains of the pilot's next round; None if nothing is left to find."""
         options = SCALES.options(settings) if isinstance(settings, Settings) else None
-        return None if options is None else HMC(precision=self.precision, **options)
+        return None if options is None else HMC(precision=self.precision, arrangement=self.arrangement, **options)
 
     def tuned(self, target: Target, data: Data, settings: Settings, rehearsal: Rehearsal) -> Found:
         """The settings of the pilot's next round, or the mass that all chains share, and where its chains got to."""

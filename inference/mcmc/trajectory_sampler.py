@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from inference.lanes import repeated, when
 from inference.methods import Kernel, Step
 from inference.samplers import Sampler
 from inference.target.density import Data, Target
@@ -37,9 +37,9 @@ class TrajectoryKernel(Kernel):
         A trajectory before the first iteration, which is numbered -1, only finds the density at the start.
         """
         flat = Flattened.of(target, data)
-        path = lax.cond(state.path.left == 0, self.launch, lambda state: state.path, state)
+        path = when(state.path.left == 0, self.launch, lambda state: state.path, state)
         steps = jnp.minimum(path.left, limit)
-        path = lax.fori_loop(0, steps, lambda _, path: self.move(flat, data, state, path), path)
+        steps, path = repeated(steps, steps < limit, lambda path: self.move(flat, data, state, path), path)
         complete = path.left == 0
         counts = complete & self.counts(state)
         state, statistics = self.arrive(flat, data, state._replace(path=path), complete)
@@ -49,9 +49,9 @@ class TrajectoryKernel(Kernel):
         """Whether the trajectory under way is an iteration; one before the first, or of another warm-up, is not."""
         return state.iteration >= 0
 
-    def left(self, state: Any) -> int:
+    def left(self, state: Any) -> Any:
         """How many steps of the trajectory are left."""
-        return int(state.path.left)
+        return state.path.left
 
     def launch(self, state: Any) -> Any:
         """The path at the beginning of a trajectory, with the random numbers of its iteration."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from data import Origin, Split
 from data.pairs import inputs_of
-from inference.engine import programs
+from inference.engine.arrangements import arrange
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Saved, Values
@@ -200,7 +200,8 @@ def _compile_ahead(plan: Plan) -> Future[Any] | None:
     first = method.pilot(plan.settings) or method
     with tracing(method.precision):
         position: Any = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in target.position(data).items()}
-        return programs.compile_ahead(first.kernel(), target, data, position, plan.key, plan.settings)
+        arrangement, _ = arrange(first)
+        return arrangement.compile_ahead(first.kernel(), target, data, position, plan.key, plan.settings)
 
 
 def draw(plan: Plan, begun: Begun, ledger: Ledger, progress: bool) -> Posterior:

@@ -239,6 +239,8 @@ def _planned(folder: RunDirectory, asked: dict[str, Any], model: Any) -> tuple[P
         if asked.get("start") == "given":  # then it is the last argument
             *args, predict_at, start = *args, predict_at
         method = METHODS[asked["method"]["name"]](**asked["method"]["options"])
+        # An option that there was not when the run was begun has its default.
+        asked["method"]["options"] = {**method.record()["options"], **asked["method"]["options"]}
         seed = asked["seed"] if isinstance(asked["seed"], int) else tuple(int(word) for word in asked["seed"])
         origin = Origin.from_json(asked["origin"]) if "origin" in asked else None
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

@@ -93,6 +93,7 @@ def find_starts(
         batch_size=_BATCH if rows > _WHOLE else None,
         precision=method.precision,
         held=_held(target.model, target, data) if isinstance(target.model, Network) else (),
+        arrangement=method.arrangement,
     )
     # The first step of the training shows whether there is a gradient, so the search need not compile one.
     search = partial(_at_random, trainer.chains, method.precision, target, data, random_key, "random", trainer.held)
@@ -137,9 +138,11 @@ class _Trainer(Ensemble):
 
     Attributes:
         held: the names of the sites that stay at their start.
+        arrangement: that of the chains.
     """
 
     held: tuple[str, ...] = ()
+    arrangement: str = "threads"
 
     def objective(self) -> NegativeLogDensity:
         """Minus the log density, without a gradient in the sites that are held."""

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from inference.lanes import repeated, when
 from inference.methods import Kernel, Step
 from inference.sgmcmc.step_sizes import SCHEDULES, Settings, Tuning
 from inference.target.density import Data, Position, Target
@@ -176,7 +176,7 @@ class LangevinKernel(Kernel):
         """The steps up to the next draw, or as many of them as `limit` allows."""
         thin = state.settings.thin
         steps = jnp.minimum(thin - state.steps % thin, limit)
-        state = lax.fori_loop(0, steps, lambda _, state: self.move(target, data, state), state)
+        steps, state = repeated(steps, jnp.bool_(False), lambda state: self.move(target, data, state), state)
         complete = state.steps % thin == 0
         settings, temperature = state.settings, data.temperature
         step_size, _ = self.step_size(settings, state.steps - 1)
@@ -187,7 +187,7 @@ class LangevinKernel(Kernel):
             "configurational_temperature": state.pull / thin,
             "gradient_noise_ratio": step_size * noise / (2 * self.damping * temperature),
             "kinetic_temperature": square / jnp.maximum(state.spread, _TINY),
-            "lp": lax.cond(
+            "lp": when(
                 complete & settings.draws(state.steps - 1),
                 lambda: target.log_density(position, data),
                 lambda: state.log_density / temperature,  # not of a draw: only to see that it is finite
@@ -207,7 +207,7 @@ class LangevinKernel(Kernel):
         rows = self._rows(target, drawn, data)
         log_density, gradient = estimated_gradient(target, data, state.position, rows, state.centre)
         looks = state.settings.looks(state.steps)
-        state = lax.cond(looks, lambda: self._look(target, data, state, gradient), lambda: state)
+        state = when(looks, lambda: self._look(target, data, state, gradient), lambda: state)
         settings = state.settings
         step_size, hot = self.step_size(settings, state.steps)
         injected = 2 * self.damping * step_size * hot
@@ -236,7 +236,7 @@ class LangevinKernel(Kernel):
     def _centred(self, target: Target, data: Data, state: State) -> State:
         """Move the centre to the position halfway through a warm-up: near the posterior, and before e is final."""
         here = state.steps % state.settings.length == state.settings.warmup // 2
-        centre = lax.cond(here, lambda: Centre.at(target, data, state.position, self.control), lambda: state.centre)
+        centre = when(here, lambda: Centre.at(target, data, state.position, self.control), lambda: state.centre)
         return state._replace(centre=centre, gradients=state.gradients + here * self.control)
 
     def _look(self, target: Target, data: Data, state: State, gradient: jax.Array) -> State:

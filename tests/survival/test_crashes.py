@@ -19,7 +19,7 @@ import inference
 import models
 from inference.disk import journal
 from inference.engine import chain as chains
-from inference.engine import programs
+from inference.engine import programs, threads
 from inference.engine.pace import pace
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,9 @@ METHODS = {
         method="sghmc", chains=2, draws=8, warmup=240, thin=4, tuning=6, batch_size=20, preconditioner="rmsprop"
     ),
     "mclmc": dict(method="mclmc", chains=2, draws=8, warmup=40, thin=1, adjusted=True, trajectory_length=1.0),
+    "vectorised": dict(
+        method="hmc", chains=3, draws=8, warmup=8, tuning=12, trajectory_length=1.0, arrangement="vectorised"
+    ),
 }
 every_method = pytest.mark.parametrize("options", METHODS.values(), ids=METHODS)
 
@@ -178,11 +181,11 @@ from inference.engine.pace import pace
 stage, most = json.loads(sys.argv[3])
 take = chain.Chain.take
 
-def held(self, first, piece, method, ledger, keeping):
+def held(self, piece, method, ledger, keeping):
     "Go on only until all chains of a stage have saved some iterations: a fast run does not end before it is killed."
     while ledger._folder.name == stage and ledger.manifest and min(c["done"] for c in ledger.manifest["chains"]) > most:
         time.sleep(0.1)
-    return take(self, first, piece, method, ledger, keeping)
+    return take(self, piece, method, ledger, keeping)
 
 if most:
     chain.Chain.take = held
@@ -317,18 +320,16 @@ def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch, at_pace):
 def test_a_chain_with_nan_stops_and_the_others_go_on(tmp_path, monkeypatch, at_pace, durable):
     options = {**METHODS["nuts"], "chains": 3, "start": "random"}
     plain = _run(**options)
-    original = chains.Chain.run
+    original = threads._Alone.run
 
-    def run(self, method, advance, most, latent):
-        def broken(data, state, *args):
-            if self.number == 1 and self.done == 10:
-                state = state._replace(z={name: value * np.nan for name, value in state.z.items()})
-            return advance(data, state, *args)
-
-        return original(self, method, broken, most, latent)
+    def run(self, goal):
+        if self.chains[0].number == 1 and self.chains[0].done == 10:
+            broken = {name: value * np.nan for name, value in self._state.z.items()}
+            self._state = self._state._replace(z=broken)
+        return original(self, goal)
 
     at_pace(piece_seconds=1e-9)
-    monkeypatch.setattr(chains.Chain, "run", run)
+    monkeypatch.setattr(threads._Alone, "run", run)
     with pytest.warns(UserWarning, match=r"chain 1 stopped before its end.*no longer finite between iterations 10"):
         posterior = _run(tmp_path / "a" if durable else None, **options)
     monkeypatch.undo()

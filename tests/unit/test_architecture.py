@@ -18,7 +18,7 @@ MOST_MODULES = 12  # in a room: more are two rooms
 LAYERS = [
     ["data", "models"],
     ["inference.host", "inference.display"],
-    ["inference.target", "inference.mixing"],
+    ["inference.target", "inference.mixing", "inference.lanes"],
     ["inference.methods"],
     ["inference.samplers"],
     ["inference.optimisation", "inference.results"],

@@ -1,0 +1,74 @@
+"""Which arrangement is taken, and what is said of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+import diagnostics
+import inference
+from inference.engine.arrangements import arrange
+from inference.host.machine import Cost, device_memory
+
+
+@pytest.mark.parametrize(
+    ("platform", "devices", "chains", "asked", "name", "why"),
+    [
+        ("cpu", 1, 4, "auto", "threads", "on a CPU"),
+        ("cpu", 8, 4, "auto", "threads", "on a CPU"),
+        ("gpu", 1, 4, "auto", "vectorised", "the accelerator is busy only with many chains"),
+        ("gpu", 1, 1, "auto", "threads", "there is one chain"),
+        ("tpu", 4, 8, "auto", "vectorised", "each of 4 accelerators"),
+        ("gpu", 1, 4, "threads", "threads", "asked for"),
+        ("cpu", 1, 1, "vectorised", "vectorised", "asked for"),
+    ],
+)
+def test_what_fits_the_machine_is_taken(monkeypatch, platform, devices, chains, asked, name, why):
+    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform=platform)] * devices)
+    arrangement, said = arrange(inference.HMC(chains=chains, arrangement=asked))
+    assert arrangement.name == name
+    assert why in said
+
+
+def test_what_has_no_chains_of_its_own_runs_in_threads():
+    assert arrange(inference.SVI())[0].name == "threads"
+    assert arrange(inference.Ensemble())[0].name == "threads"
+
+
+@pytest.mark.parametrize("method", ["hmc", "nuts", "mclmc", "sgld", "sghmc"])
+def test_every_sampler_has_the_option(method):
+    for name in ("auto", "threads", "vectorised"):
+        assert inference.METHODS[method](arrangement=name).arrangement == name
+    with pytest.raises(ValueError, match=rf"{method}: arrangement must be one of .* got 'pmap'"):
+        inference.METHODS[method](arrangement="pmap")
+
+
+def test_a_pilot_is_arranged_as_its_chains(conjugate):
+    for method in (inference.HMC, inference.NUTS, inference.MCLMC):
+        options = {} if method is inference.HMC else {"mass": "tuned"}
+        asked = method(arrangement="vectorised", **options)
+        bound = inference.target.binding.bind(conjugate.model, (conjugate.x, conjugate.y), 1.0, "posterior")
+        assert asked.pilot(asked.settings(bound.target, bound.data)).arrangement == "vectorised"
+
+
+def test_cost_and_report_say_which_and_why(conjugate, tmp_path):
+    posterior = conjugate.run(method="hmc", chains=2, draws=10, warmup=0, step_size=0.05, start="random")
+    assert (posterior.cost.arrangement, posterior.cost.arranged[:9]) == ("threads", "on a CPU,")
+    text = diagnostics.report(posterior, path=tmp_path / "r.html").read_text()
+    assert "chains in threads: on a CPU, chains in threads are faster than chains in one program." in text
+    posterior.save(tmp_path / "p.npz")
+    assert inference.load(tmp_path / "p.npz").cost == posterior.cost
+
+
+def test_costs_add_up_to_the_arrangement_of_the_chains():
+    one, other = Cost(1.0, 1.0, 1, 1, "threads", "a"), Cost(1.0, 1.0, 1, 1, "vectorised", "b")
+    assert (one + other).arranged == "b"
+    assert (one + Cost(1.0, 1.0, 1, 1)).arrangement == "threads"
+
+
+def test_the_memory_of_a_device_is_what_it_says_or_the_machines():
+    stats = {"bytes_limit": 1000, "bytes_in_use": 300}
+    assert device_memory(SimpleNamespace(memory_stats=lambda: stats)) == 700.0
+    assert device_memory(SimpleNamespace(memory_stats=lambda: None)) > 2**20
