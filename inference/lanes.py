@@ -29,7 +29,7 @@ def when(condition: jax.Array, then: Callable[..., Any], otherwise: Callable[...
     if _alone():
         return lax.cond(condition, then, otherwise, *operands)
     return lax.cond(
-        _any(condition),
+        _count(condition) > 0,
         lambda *operands: selected(condition, then(*operands), otherwise(*operands)),
         otherwise,
         *operands,
@@ -57,17 +57,21 @@ def repeated(steps: jax.Array, waits: jax.Array, body: Callable[[Any], Any], car
         return steps, lax.fori_loop(0, steps, lambda _, carry: body(carry), carry)
     patience = _PATIENCE * lax.axis_size(CHAINS)
 
-    def once(loop: tuple[Any, ...]) -> tuple[Any, ...]:
+    def turn(loop: tuple[Any, ...]) -> tuple[Any, ...]:
         made, waited, _, carry = loop
         moves = made < steps
-        carry = selected(moves, body(carry), carry)
-        made = made + moves.astype(jnp.int32)
-        waited = waited + lax.psum((waits & (made == steps)).astype(jnp.int32), CHAINS)
-        return made, waited, _any(made < steps) & (waited < patience), carry
+        waiting = _count(waits & ~moves)
+        fewest = lax.pmin(jnp.where(moves, steps - made, jnp.iinfo(steps.dtype).max), CHAINS)
+        bearable = (patience - waited + waiting - 1) // jnp.maximum(waiting, 1)
+        count = jnp.where(waiting > 0, jnp.minimum(fewest, bearable), fewest)
+        # All chains together, without a choice at each step; those that have made theirs take theirs back.
+        carry = selected(moves, lax.fori_loop(0, count, lambda _, carry: body(carry), carry), carry)
+        made, waited = made + jnp.where(moves, count, 0), waited + count * waiting
+        return made, waited, (_count(made < steps) > 0) & (waited < patience), carry
 
     # Ends: each turn makes a step of a chain that has steps left, and their number is bounded.
-    begin = jnp.zeros_like(steps), jnp.int32(0), _any(steps > 0), carry
-    made, _, _, carry = lax.while_loop(lambda loop: loop[2], once, begin)
+    begin = jnp.zeros_like(steps), jnp.int32(0), _count(steps > 0) > 0, carry
+    made, _, _, carry = lax.while_loop(lambda loop: loop[2], turn, begin)
     return made, carry
 
 
@@ -76,9 +80,9 @@ def selected(condition: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(partial(lax.select, condition), new, old)
 
 
-def _any(condition: jax.Array) -> jax.Array:
-    """Whether `condition` holds for one of the chains."""
-    return lax.psum(condition.astype(jnp.int32), CHAINS) > 0
+def _count(condition: jax.Array) -> jax.Array:
+    """For how many of the chains `condition` holds."""
+    return lax.psum(condition.astype(jnp.int32), CHAINS)
 
 
 def _alone() -> bool:

@@ -40,7 +40,7 @@ __all__ = [
     "Step",
 ]
 
-ARRANGEMENTS = ("auto", "threads", "vectorised")
+ARRANGEMENTS = ("auto", "threads", "vectorised", "sharded")
 KEEPS = ("all", "last_layer", "none")
 PRECISIONS = ("float32", "float64")
 STARTS = ("ensemble", "map", "random", "prior")

@@ -37,8 +37,10 @@ class Sampler(Method):
             belong to no layer, such as the noise; or "none". Unless all is kept, predictions can be averaged while the
             draws are made (`predict_at`), and convergence is judged by the functions at the probes.
         arrangement: how the chains share the machine. "threads": each chain is a program of its own, and cores or
-            devices run several at a time. "vectorised": all chains of a device are one program; the same posterior,
-            but not the same bits. "auto" takes threads on a CPU and vectorised on accelerators; see docs/scale.md.
+            devices run several at a time. "vectorised": all chains of a device are one program. "sharded": one program
+            for all devices, which share the chains and, where they are more, the rows of a network's data. The same
+            posterior, but not the same bits. "auto" takes threads on a CPU, vectorised on an accelerator and sharded
+            on several; see docs/scale.md.
     """
 
     kind: ClassVar[str] = "chains"

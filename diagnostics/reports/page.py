@@ -72,9 +72,11 @@ class _Entry:
     def arranged(self) -> str:
         """How the chains shared the machine, and why."""
         spent = self.posterior.cost
-        how = {"threads": "chains in threads", "vectorised": "chains in one program (vectorised)"}.get(
-            spent.arrangement
-        )
+        how = {
+            "threads": "chains in threads",
+            "vectorised": "chains in one program (vectorised)",
+            "sharded": "chains over several devices (sharded)",
+        }.get(spent.arrangement)
         return f"{how}: {spent.arranged}." if how and self.posterior.shape[0] > 1 else ""
 
     @property

@@ -11,13 +11,18 @@ from collections.abc import Callable
 import jax
 
 from inference.engine.group import Arrangement
+from inference.engine.sharded import Sharded
 from inference.engine.threads import Threads
 from inference.engine.vectorised import Vectorised
 from inference.methods import Method
 
 __all__ = ["arrange"]
 
-_BY_NAME: dict[str, Callable[[], Arrangement]] = {"threads": Threads, "vectorised": Vectorised}
+_BY_NAME: dict[str, Callable[[], Arrangement]] = {
+    "threads": Threads,
+    "vectorised": Vectorised,
+    "sharded": Sharded,
+}
 
 
 def arrange(method: Method) -> tuple[Arrangement, str]:
@@ -27,7 +32,8 @@ def arrange(method: Method) -> tuple[Arrangement, str]:
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
         return Threads(), "on a CPU, chains in threads are faster than chains in one program"
-    if method.chains == 1:
-        return Threads(), "there is one chain"
-    where = "the accelerator is" if len(devices) == 1 else f"each of {len(devices)} accelerators is"
-    return Vectorised(), f"{where} busy only with many chains at once"
+    if method.chains == len(jax.devices()) == 1:
+        return Threads(), "there are one chain and one accelerator"
+    if len(jax.devices()) > 1:
+        return Sharded(), f"there are {len(jax.devices())} accelerators"
+    return Vectorised(), "the accelerator is busy only with many chains at once"

@@ -38,7 +38,6 @@ __all__ = [
 
 _PIECE_BYTES = 4 * 2**20  # bytes of draws that one piece may hold
 _PIECE_ITERATIONS = 4096
-_TOGETHER = 8  # times as many for all chains of one program: they are as one chain to the host
 
 
 @in_a_hurry(static_argnames=("target", "how", "held", "gradient"))
@@ -201,11 +200,10 @@ def shapes(
     return jax.eval_shape(both, data, position, key, settings)
 
 
-def capacity(emission: Emission, together: int = 0) -> int:
+def capacity(emission: Emission, together: int = 1) -> int:
     """How many iterations a piece's buffers hold, of one chain or of several `together`.
 
     It depends on the size of a draw and the number of chains alone, never on how many draws are wanted.
     """
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(emission))
-    room = _PIECE_BYTES * _TOGETHER // together if together else _PIECE_BYTES
-    return int(np.clip(room // max(size, 1), 1, _PIECE_ITERATIONS))
+    return int(np.clip(_PIECE_BYTES // max(size * together, 1), 1, _PIECE_ITERATIONS))

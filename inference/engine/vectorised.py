@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +29,9 @@ from inference.engine.ledger import Ledger
 from inference.engine.stage import Stage
 from inference.host.machine import device_memory
 from inference.methods import Emission
+from inference.target.density import Data
 
-__all__ = ["Vectorised"]
+__all__ = ["Place", "Together", "Vectorised"]
 
 _SHARE = 0.8  # of the memory that is free: the rest is for what else the process does
 
@@ -48,7 +50,7 @@ class Vectorised:
         chains, states, emission = begin_chains(stage, devices[:1], ledger)
         size = math.ceil(len(chains) / len(devices))
         while not ledger.ended:
-            first = _Group(stage, chains[:size], states[:size], emission, size, devices[0])
+            first = Together(stage, chains[:size], states[:size], emission, size, _on_device(devices[0]))
             need, limit = first.bytes_needed(), _SHARE * device_memory(devices[0])
             if need <= limit or size == 1:
                 break
@@ -57,7 +59,8 @@ class Vectorised:
         groups: list[Group] = []
         for i, start in enumerate(range(0, len(chains), size)):
             ours = slice(start, start + size)
-            groups.append(_Group(stage, chains[ours], states[ours], emission, size, devices[i % len(devices)]))
+            place = _on_device(devices[i % len(devices)])
+            groups.append(Together(stage, chains[ours], states[ours], emission, size, place))
         return groups
 
     def workers(self, groups: int) -> int:
@@ -69,28 +72,47 @@ class Vectorised:
         return None
 
 
-class _Group:
-    """Chains of one program on one device, and where they are: states of shape (chain, ...)."""
+class Place(NamedTuple):
+    """Where the chains of a program are, and what advances them.
+
+    Attributes:
+        advance: the compiled function, with the arguments of `programs.advance_together`.
+        data: puts the data there.
+        chains: where arrays of shape (chain, ...) are.
+    """
+
+    advance: Any
+    data: Callable[[Data], Data]
+    chains: Any
+
+
+def _on_device(device: Any) -> Place:
+    """All on one device."""
+    return Place(programs.advance_together, partial(jax.device_put, device=device), device)
+
+
+class Together:
+    """Chains of one program, and where they are: states of shape (chain, ...)."""
 
     def __init__(
-        self, stage: Stage, chains: list[Chain], states: list[Any], emission: Emission, size: int, device: Any
+        self, stage: Stage, chains: list[Chain], states: list[Any], emission: Emission, size: int, place: Place
     ) -> None:
         self.chains = chains
         self._stage, self._size, self._work = stage, size, 1
-        self._states = _stacked(states, size, device)
-        self._data = jax.device_put(chains[0].data, device)
+        self._advance, self._data = place.advance, place.data(chains[0].data)
+        self._states = _stacked(states, size, place.chains)
         self._capacity = programs.capacity(emission, size)
-        self._buffers = programs.empty_buffers(emission, (size, self._capacity), device)
+        self._buffers = programs.empty_buffers(emission, (size, self._capacity), place.chains)
         self._read: tuple[Any, list[Any]] = None, []
 
     def prepare(self) -> None:
         """Compile the program; groups of the same form find it."""
-        jax.block_until_ready(programs.advance_together(*self._program(), self._counts(0), np.int32(0)))
+        jax.block_until_ready(self._advance(*self._program(), self._counts(0), np.int32(0)))
 
     def bytes_needed(self) -> float:
         """The memory that the program takes, as the compiler says; 0 where it does not say."""
         try:
-            lowered = programs.advance_together.lower(*self._program(), self._counts(0), np.int32(0))
+            lowered = self._advance.lower(*self._program(), self._counts(0), np.int32(0))
             plan: Any = lowered.compile().memory_analysis()
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
@@ -105,7 +127,7 @@ class _Group:
         """Run a piece; what it has emitted is on its way to the host when this returns, and no more."""
         began = time.perf_counter()
         counts, work = self._counts(goal), np.int32(self._work)
-        done, worked, states, emission = programs.advance_together(*self._program(), counts, work)
+        done, worked, states, emission = self._advance(*self._program(), counts, work)
         for leaf in jax.tree.leaves(emission):
             leaf.copy_to_host_async()
         made = int(np.max(worked))  # waits for the program
@@ -161,8 +183,8 @@ def _even(chains: int, size: int) -> int:
     return math.ceil(chains / math.ceil(chains / size))
 
 
-def _stacked(states: list[Any], size: int, device: Any) -> Any:
-    """The `states` as one of arrays (chain, ...) on `device`, with `size` places; the first fills those left over."""
+def _stacked(states: list[Any], size: int, where: Any) -> Any:
+    """The `states` as one of arrays (chain, ...), with `size` places; the first fills those that are left over."""
     states = [*states, *states[:1] * (size - len(states))]
 
     def stacked(*leaves: Any) -> Any:
@@ -171,7 +193,7 @@ def _stacked(states: list[Any], size: int, device: Any) -> Any:
         return np.stack([np.asarray(leaf) for leaf in leaves])
 
     with jax.enable_x64(True):  # a float32 program may hold float64 numbers
-        return jax.device_put(jax.tree.map(stacked, *states), device)
+        return jax.device_put(jax.tree.map(stacked, *states), where)
 
 
 def _is_key(leaf: Any) -> bool:

@@ -24,7 +24,7 @@ class Cost:
         gradients: gradient evaluations of the log density over all rows, by all chains, warm-up included; a gradient
             over a minibatch counts as the minibatch's share of the rows.
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
-        arrangement: how the chains shared the machine, "threads" or "vectorised"; empty where no chains ran.
+        arrangement: how the chains shared the machine, "threads", "vectorised" or "sharded"; empty where none ran.
         arranged: why that was chosen, in words.
     """
 

@@ -41,6 +41,7 @@ from numpyro.infer.initialization import init_to_median, init_to_uniform
 from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
+from inference.target.row_shards import Counted, log_likelihood_by_slots
 from inference.target.trees import standard_normal
 from inference.target.unstable import at_position, constrained, jacobian_sites, log_probs, unconstrained
 from models.distributions import innermost
@@ -60,10 +61,18 @@ class Data(NamedTuple):
     Attributes:
         arrays: the array arguments of the model, in order.
         temperature: T, a scalar.
+        counts: where rows are spread over devices, which of them count, and the arrays are (slot, block, row, ...);
+            see `inference.target.row_shards`. None: all rows are here, and all count.
     """
 
     arrays: tuple[Any, ...]
     temperature: Any
+    counts: Any = None
+
+    @property
+    def some(self) -> tuple[Any, ...]:
+        """Arrays for what depends on no row: a row of those that are spread over devices, else all."""
+        return self.arrays if self.counts is None else tuple(array[0, 0, :1] for array in self.arrays)
 
     def rows(self, chosen: Any) -> Data:
         """The data with the `chosen` rows alone; all arrays must have one row per example."""
@@ -121,6 +130,10 @@ class Target:
 
     def terms(self, position: Position, data: Data, view: View | None = None) -> Terms:
         """The three terms at a position, over all rows; computed in one piece if `view` has a handler of the layers."""
+        if data.counts is not None:
+            one = Data(data.some, data.temperature)
+            first = self.terms_at_once(position, one, view)  # for the terms that depend on no row
+            return first._replace(log_likelihood=log_likelihood_by_slots(self, position, data))
         if not self.block or self.block >= len(data.arrays[0]) or (view is not None and view.layers is not None):
             return self.terms_at_once(position, data, view)
         first = self.terms_at_once(position, data.rows(slice(0, 1)), view)  # for the terms that depend on no row
@@ -130,6 +143,7 @@ class Target:
         """The three terms in one piece, in the precision of the position."""
         data = data.in_precision_of(position)
         model = self.model if view is None or view.layers is None else view.layers(self.model)
+        model = model if data.counts is None else Counted(model, data.counts)
         by_site, trace = log_probs(at_position(model, position), self.arguments.fill(data.arrays), {})
         jacobians = jacobian_sites(position)
         likelihood = prior = jacobian = jnp.zeros(())
@@ -181,7 +195,7 @@ class Target:
 
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
-        return constrained(self.model, self.arguments.fill(data.arrays), position)
+        return constrained(self.model, self.arguments.fill(data.some), position)
 
     def position(self, data: Data) -> Position:
         """The shapes of a position; nothing is computed."""
@@ -257,7 +271,7 @@ class Target:
         model = handlers.substitute(
             model, substitute_fn=lambda site: None if site["value"] is not None else value(site)
         )
-        return handlers.trace(model).get_trace(*self.arguments.fill(data.arrays))
+        return handlers.trace(model).get_trace(*self.arguments.fill(data.some))
 
     def _propose(self, key: jax.Array, data: Data, how: str = "random", held: tuple[str, ...] = ()) -> Position:
         model_key, start_key = jax.random.split(key)

@@ -63,6 +63,11 @@ def _mine(y=None):
     numpyro.sample("y", dist.Normal(w, 1).expand((3,)).to_event(1), obs=y)
 
 
+def test_a_run_from_before_an_option_goes_on_with_its_default(unfinished, plain):
+    reseal_description(unfinished, lambda asked: asked["method"]["options"].pop("arrangement"))
+    assert same(plain, inference.resume(unfinished, progress=False))
+
+
 def test_an_own_model_is_passed_again_and_compared_by_what_it_computes(tmp_path, monkeypatch):
     options = {**OPTIONS, "max_tree_depth": 3}
     data = np.arange(3.0)

@@ -19,14 +19,17 @@ from inference.host.machine import Cost, device_memory
         ("cpu", 1, 4, "auto", "threads", "on a CPU"),
         ("cpu", 8, 4, "auto", "threads", "on a CPU"),
         ("gpu", 1, 4, "auto", "vectorised", "the accelerator is busy only with many chains"),
-        ("gpu", 1, 1, "auto", "threads", "there is one chain"),
-        ("tpu", 4, 8, "auto", "vectorised", "each of 4 accelerators"),
+        ("gpu", 1, 1, "auto", "threads", "one chain and one accelerator"),
+        ("tpu", 4, 8, "auto", "sharded", "there are 4 accelerators"),
+        ("tpu", 4, 1, "auto", "sharded", "there are 4 accelerators"),
+        ("cpu", 1, 2, "sharded", "sharded", "asked for"),
         ("gpu", 1, 4, "threads", "threads", "asked for"),
         ("cpu", 1, 1, "vectorised", "vectorised", "asked for"),
     ],
 )
 def test_what_fits_the_machine_is_taken(monkeypatch, platform, devices, chains, asked, name, why):
-    monkeypatch.setattr(jax, "local_devices", lambda: [SimpleNamespace(platform=platform)] * devices)
+    for function in ("devices", "local_devices"):
+        monkeypatch.setattr(jax, function, lambda: [SimpleNamespace(platform=platform)] * devices)
     arrangement, said = arrange(inference.HMC(chains=chains, arrangement=asked))
     assert arrangement.name == name
     assert why in said
@@ -39,7 +42,7 @@ def test_what_has_no_chains_of_its_own_runs_in_threads():
 
 @pytest.mark.parametrize("method", ["hmc", "nuts", "mclmc", "sgld", "sghmc"])
 def test_every_sampler_has_the_option(method):
-    for name in ("auto", "threads", "vectorised"):
+    for name in ("auto", "threads", "vectorised", "sharded"):
         assert inference.METHODS[method](arrangement=name).arrangement == name
     with pytest.raises(ValueError, match=rf"{method}: arrangement must be one of .* got 'pmap'"):
         inference.METHODS[method](arrangement="pmap")
