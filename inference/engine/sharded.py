@@ -3,8 +3,8 @@
 The mesh has two axes, columns x rows. Each column of devices has its own chains, and its devices share the rows of the
 data: each has whole slots of them, and they add up gradients in an order that does not depend on their number, see
 `inference.target.row_shards`. On CPUs a device advances its chains one after the other, and a chain's draws are the
-same bits on 1, 2, 4 and 8 devices; on accelerators it advances them together. Rows are spread where the model is a network
-that sees all of them in every step; elsewhere each device has all rows.
+same bits on 1, 2, 4 and 8 devices; on accelerators it advances them together. Rows are spread where the model is a
+network that sees all of them in every step; elsewhere each device has all rows.
 """
 
 from __future__ import annotations
