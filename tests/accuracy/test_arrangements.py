@@ -37,3 +37,12 @@ def test_langevin_in_one_program_has_the_posteriors_moments(conjugate):
     draws = conjugate.stacked(posterior)
     assert mixing.ess(draws).min() > 2000
     check_moments(draws, mean, np.linalg.inv(precision))
+
+
+def test_sharded_chains_have_the_exact_moments(conjugate):
+    posterior = conjugate.run(method="hmc", chains=4, draws=1500, arrangement="sharded", start="random", seed=1)
+    assert "devices for chains x rows" in posterior.cost.arranged
+    mean, precision = conjugate.posterior()
+    draws = conjugate.stacked(posterior)
+    assert mixing.ess(draws).min() > 2000
+    check_moments(draws, mean, np.linalg.inv(precision))
