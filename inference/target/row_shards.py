@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpyro.primitives import Messenger
+
+from models.effects import Messenger
 
 __all__ = ["ROWS", "SLOTS", "Counted", "log_likelihood_by_slots", "spread"]
 
