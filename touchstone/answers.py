@@ -72,7 +72,8 @@ def answering(as_json: bool = False) -> Iterator[Answer]:
     except (FloatingPointError, NoStart, MemoryError) as error:
         raise answer.fail(str(error) or "there is too little memory", FAILED) from error
     except OSError as error:
-        raise answer.fail(str(error), FAILED if error.errno in _FULL else WRONG_INPUT) from error
+        said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        raise answer.fail(said, FAILED if error.errno in _FULL else WRONG_INPUT) from error
     except (ValueError, TypeError) as error:
         raise answer.fail(str(error), WRONG_INPUT) from error
     except KeyboardInterrupt as error:

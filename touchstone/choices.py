@@ -52,7 +52,7 @@ def _starting_with(words: Any) -> Any:
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DATA]",
+        metavar="DATA",
         help="A data set, which `touchstone data` lists, or a CSV or Parquet file.",
         autocompletion=_starting_with(data.names),
     ),

@@ -32,6 +32,8 @@ def predict(
     class, epistemic and aleatoric for classes. The column outside names the columns in which a row is beyond the range
     of the training rows.
     """
+    import pandas
+
     with answering(as_json) as answer:
         found = loaded([posterior])
         if method is not None and method not in found:
@@ -49,10 +51,11 @@ def predict(
         outside = int((predicted["outside"] != "").sum())
         wide = with_predictions(rows, predicted, schema.target.name)
         added = list(wide.columns[len(rows.columns) :])
+        written = pandas.concat([read(table, as_text=True), wide[added]], axis=1)  # their cells as they wrote them
         answer.say(rows=len(rows), columns=added, outside=outside, out=out)
         if out is None:
-            answer.say("" if as_json else wide.to_csv(index=False).rstrip(), predictions=wide.to_dict("records"))
+            answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=wide.to_dict("records"))
             return
-        write(wide, out)
+        write(written if out.suffix not in (".parquet", ".pq") else wide, out)
         beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
         answer.say(f"written: {out}, {len(rows):,} rows with {', '.join(added)}{beyond}")

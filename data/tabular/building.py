@@ -17,8 +17,10 @@ from data.tabular.columns import (
     Column,
     Refused,
     examined,
+    holds_dates,
     is_missing,
     is_number,
+    refuse_infinite,
     refuse_objects,
     texts,
 )
@@ -200,8 +202,11 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
     """The target's record and its values, and a remark that says what it was taken for."""
     refuse_objects(name, values)
     as_number = is_number(values)
-    if values.dtype.kind in "Mmc":
-        raise Refused(f"the target {name!r} holds {values.dtype}; turn it into numbers, such as days since a day")
+    if values.dtype.kind == "c" or holds_dates(values):
+        what = "complex numbers" if values.dtype.kind == "c" else "dates or times"
+        raise Refused(f"the target {name!r} holds {what}; turn it into numbers, such as days since a day")
+    if as_number:
+        refuse_infinite(name, values)
     distinct = values.nunique()
     if task is None:
         integers = as_number and bool((values == values.round()).all())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ __all__ = [
     "Column",
     "Refused",
     "examined",
+    "holds_dates",
     "is_missing",
     "is_number",
+    "refuse_infinite",
     "refuse_objects",
     "texts",
     "without",
@@ -35,7 +38,13 @@ MOST_EMBEDDED = 1000
 MISSING = "(missing)"
 """The category of a value that is not there."""
 
-_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([ T].*)?\s*")
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?"
+_DATE = re.compile(
+    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{4}-(0[1-9]|1[0-2])"
+    rf"|\d{{1,2}}[. -]+{_MONTH}[ -]+\d{{2,4}}|{_MONTH} +\d{{1,2}},? +\d{{4}})([ T].*)?\s*|\s*{_CLOCK}\s*",
+    re.IGNORECASE,
+)
 _LOOKED_AT = 1000  # rows of text that are looked at to see whether they are dates or numbers
 _SHOWN = 3  # values in a message
 
@@ -78,10 +87,9 @@ class Column:
                 found out.
         """
         if not (is_number(values) or _is_boolean(values)) and not is_missing(values).all():
-            raise Refused(f"column {self.name!r} must hold {_KINDS[self.kind]}, got {_first_text(values)!r}")
+            raise Refused(f"column {self.name!r} must hold {_KINDS[self.kind]}, got {_first_in_words(values)}")
         array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-        if np.isinf(array).any():
-            raise Refused(f"column {self.name!r} is infinite in row {int(np.isinf(array).argmax())}")
+        refuse_infinite(self.name, values)
         if self.kind == "boolean" and not np.isin(array[~np.isnan(array)], (0.0, 1.0)).all():
             raise Refused(f"column {self.name!r} must hold booleans, got other numbers")
         if not self.missing and np.isnan(array).any():
@@ -102,6 +110,11 @@ class Column:
         codes = np.array([known.get(name, -1) for name in names], np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
+            if names[row] == MISSING:
+                raise Refused(
+                    f"column {self.name!r} has no value in row {row}, and had one in every row of the table that the "
+                    "network was trained on; fill it in, or leave the row out"
+                )
             few = ", ".join(map(repr, self.categories[:_SHOWN])) + ", ..." * (len(self.categories) > _SHOWN)
             raise Refused(f"column {self.name!r} has {names[row]!r} in row {row}, which is not one of {few}")
         return codes
@@ -121,20 +134,20 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
     Raises:
         Refused: for dates, for text that is mostly numbers, and for too many categories.
     """
-    kind = values.dtype.kind
-    if kind in "Mm" or _looks_like_dates(values):
+    if holds_dates(values):
         raise Refused(
             f"column {name!r} holds dates or times, such as {_first_text(values)!r}; turn it into numbers that you "
             f"think count, such as the year, the month or days since a day, or {without(name)}"
         )
-    if kind == "c":
+    if values.dtype.kind == "c":
         raise Refused(f"column {name!r} holds complex numbers; make two columns of them, or {without(name)}")
     missing = bool(is_missing(values).any())
     if _is_boolean(values) and not missing and not embed:
         return Column(name, "boolean")
     if is_number(values) and not embed:
         return Column(name, "number", missing=missing)
-    _refuse_mixtures(name, values)
+    if not _is_categorical(values):
+        _refuse_mixtures(name, values)
     categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
     most = MOST_EMBEDDED if embed else MOST_CATEGORIES
     if len(categories) > most:
@@ -184,14 +197,38 @@ def _some_texts(values: Any) -> list[str]:
     return present if all(isinstance(value, str) for value in present) else []
 
 
-def _looks_like_dates(values: Any) -> bool:
-    some = [] if is_number(values) else _some_texts(values)
-    return bool(some) and all(_DATE.fullmatch(text) for text in some)
+def _is_categorical(values: Any) -> bool:
+    """Whether the user has said that the values are categories, whatever they look like."""
+    from pandas import CategoricalDtype
+
+    return isinstance(values.dtype, CategoricalDtype)
+
+
+def holds_dates(values: Any) -> bool:
+    """Whether the values are dates or times, or text that looks like them."""
+    from pandas import PeriodDtype
+
+    if values.dtype.kind in "Mm" or isinstance(values.dtype, PeriodDtype):
+        return True
+    if is_number(values) or _is_categorical(values):
+        return False
+    some = list(values[~is_missing(values)].head(_LOOKED_AT))
+    return bool(some) and (
+        all(isinstance(value, date | time | timedelta) for value in some)
+        or all(isinstance(value, str) and _DATE.fullmatch(value) is not None for value in some)
+    )
+
+
+def refuse_infinite(name: str, values: Any) -> None:
+    """Raise `Refused` if a number of a column is infinite."""
+    infinite = np.isinf(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if infinite.any():
+        raise Refused(f"column {name!r} is infinite in row {int(infinite.argmax())}")
 
 
 def refuse_objects(name: str, values: Any) -> None:
-    """Raise `Refused` for values such as lists, which are neither numbers nor text."""
-    if values.dtype != object:
+    """Raise `Refused` for values such as lists, which are neither numbers nor text; dates are refused elsewhere."""
+    if values.dtype != object or holds_dates(values):
         return
     plain = (str, bool, int, float, np.generic)
     odd = next((value for value in values[~is_missing(values)].head(_LOOKED_AT) if not isinstance(value, plain)), None)
@@ -211,8 +248,8 @@ def _refuse_mixtures(name: str, values: Any) -> None:
         raise Refused(
             f"column {name!r} is mostly numbers, but holds text too"
             + (f", such as {shown}" if shown else " that is written like numbers")
-            + "; leave such cells empty if they are missing, write numbers without signs between their digits, or "
-            + without(name)
+            + "; leave such cells empty if they are missing, write numbers with a point before their decimals and "
+            f"nothing else between their digits, or {without(name)}"
         )
 
 
@@ -222,6 +259,11 @@ def _reads_as_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _first_in_words(values: Any) -> str:
+    text = isinstance(values[~is_missing(values)].iloc[0], str)
+    return "the text " * text + repr(_first_text(values))
 
 
 def _first_text(values: Any) -> str:

@@ -10,6 +10,7 @@ import hashlib
 import io
 import warnings
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def as_frame(given: Any) -> Any:
 
     if isinstance(given, str | Path):
         return read(Path(given))
+    if isinstance(given, pandas.Series):
+        raise TypeError("a table must be a data frame, got one pandas Series; write series.to_frame()")
     if isinstance(given, pandas.DataFrame):
         frame = given
     elif hasattr(given, "__arrow_c_stream__") and hasattr(pandas.DataFrame, "from_arrow"):
@@ -67,10 +70,16 @@ def _from_arrow(given: Any) -> Any:
     except ImportError as error:
         what = type(given).__name__
         raise ValueError(f"a {what} needs pyarrow (pip install pyarrow) to be read; or give columns by name") from error
+    except ValueError as error:  # a single column offers itself in the same way
+        raise TypeError(f"a table must be a data frame, got {type(given).__name__}: {error}") from error
 
 
-def read(path: Path) -> Any:
+def read(path: Path, as_text: bool = False) -> Any:
     """The table in a CSV or Parquet file; `.gz` is unpacked.
+
+    Args:
+        path: the file.
+        as_text: give the cells of a CSV file as they are written, for a copy of the table.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -86,14 +95,14 @@ def read(path: Path) -> Any:
             "sample of its rows"
         )
     suffix = _suffix(path)
-    return _named(_parquet(path) if suffix in (".parquet", ".pq") else _csv(path))
+    return _named(_parquet(path) if suffix in (".parquet", ".pq") else _csv(path, as_text))
 
 
 def _suffix(path: Path) -> str:
     return Path(path.name.removesuffix(_PACKED)).suffix.lower()
 
 
-def _csv(path: Path) -> Any:
+def _csv(path: Path, as_text: bool) -> Any:
     import pandas
 
     try:
@@ -101,12 +110,27 @@ def _csv(path: Path) -> Any:
             contents = file.read(LARGEST + 1)
         if len(contents) > LARGEST:
             raise ValueError(f"unpacked it has more than {LARGEST / 1e9:.0f} GB; take a sample of its rows")
-        separator = _separator(contents)
-        return pandas.read_csv(io.BytesIO(contents), sep=separator, na_values=["?"], low_memory=False)
+        how: dict[str, Any] = {"sep": _separator(contents), "low_memory": False}
+        _check_names(pandas.read_csv(io.BytesIO(contents), header=None, nrows=1, dtype=str, **how).iloc[0])
+        cells = {"dtype": str, "keep_default_na": False} if as_text else {"na_values": ["?"]}
+        with warnings.catch_warnings():  # which pandas gives where it leaves values out
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            return pandas.read_csv(io.BytesIO(contents), index_col=False, **how, **cells)
+    except pandas.errors.ParserWarning as error:
+        raise ValueError(f"{path}: its rows have more values than there are names of columns; name each") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} can't be read as CSV: it is not text in UTF-8; save it as CSV UTF-8") from error
     except pandas.errors.EmptyDataError as error:
         raise ValueError(f"{path} is empty: a table has a line with the names of its columns, then rows") from error
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:  # bytes that are no text among them
+    except (ValueError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} can't be read as CSV: {str(error).strip()}") from error
+
+
+def _check_names(names: Any) -> None:
+    """Raise ValueError if a name in the first line of a CSV file is there twice, which pandas would change."""
+    twice = names[names.notna() & names.duplicated()]
+    if len(twice):
+        raise ValueError(f"it has several columns named {twice.iloc[0]!r}; rename them")
 
 
 def _separator(contents: bytes) -> str:
@@ -134,7 +158,18 @@ def _named(frame: Any) -> Any:
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise ValueError(f"the table has several columns named {twice[0]!r}; rename them")
-    return frame.set_axis(names, axis=1).infer_objects()  # numbers that are stored as objects are numbers
+    frame = frame.set_axis(names, axis=1).infer_objects()  # numbers that are stored as objects are numbers
+    decimals = [name for name in names if _are_decimals(frame[name])]
+    return frame.astype(dict.fromkeys(decimals, float)) if decimals else frame
+
+
+def _are_decimals(values: Any) -> bool:
+    """Whether a column holds the decimals of Python and Arrow, which are numbers that pandas takes for objects."""
+    first = values.first_valid_index() if values.dtype == object else None
+    if first is None:
+        return False
+    present = values[values.notna()]
+    return all(isinstance(value, Decimal) for value in present)
 
 
 def write(frame: Any, path: Path) -> None:

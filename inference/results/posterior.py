@@ -7,7 +7,7 @@ chains of them. `Posterior.kind` says which of these the draws are, because they
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -189,8 +189,8 @@ class Posterior:
 
         Args:
             args: for a network, the inputs `x`, or a `Split` whose inputs are taken; if it was run on a table, also a
-                data frame with the same columns; for any other model, its arguments with the observed ones left out or
-                None.
+                data frame or a mapping with the same columns; for any other model, its arguments with the observed
+                ones left out or None.
             draws: how many draws per chain to use, evenly spaced; None uses all.
             batch_size: rows at a time, to bound the memory; for networks.
 
@@ -206,7 +206,7 @@ class Posterior:
         chosen = self._chosen(draws)
         x = _inputs(args)
         schema = self.origin.schema if self.origin is not None else None
-        if schema is None or not is_frame(x):
+        if schema is None or not (is_frame(x) or isinstance(x, Mapping)):
             with TRACING:
                 return self._predict_network(x, chosen, batch_size)
         x, rows = encoded(x, schema)

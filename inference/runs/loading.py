@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ def load(path: str | Path, model: Callable[..., Any] | None = None) -> Posterior
     if Path(path).is_dir():
         return look(path, model)
     try:
+        with open(path, "rb") as raw:
+            if not zipfile.is_zipfile(raw):
+                raise ValueError("it is no .npz file, or its end is missing")
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         record = json.loads(str(arrays["record"][()]))

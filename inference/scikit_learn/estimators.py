@@ -8,6 +8,7 @@ scikit-learn expects that a row's prediction does not depend on the rows beside 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ class _Estimator(BaseEstimator):
             raise ValueError(f"a network is fitted to 2 rows or more, got n_samples = {len(x)}")
         if self.model is not None and not isinstance(self.model, Network):
             raise TypeError(f"model must be a network of models, or None, got {type(self.model).__name__}")
+        if self.options is not None and not isinstance(self.options, Mapping):
+            raise TypeError(
+                f"options must be a mapping from names to values, or None, got {type(self.options).__name__}"
+            )
         self._train = Dataset("training rows", x, y, classes).whole()
         model = mlp(likelihood=self._likelihood(classes)) if self.model is None else self.model
         if (model.likelihood.classes is None) != (classes is None) or model.likelihood.classes not in (None, classes):
@@ -94,6 +99,8 @@ class _Estimator(BaseEstimator):
             The path of the file.
         """
         check_is_fitted(self)
+        if X is not None and y is None:
+            raise ValueError("report needs the targets y of the rows X, to score the predictions by")
         diagnostics = importlib.import_module("diagnostics")  # which is built on this package
         test = None if X is None else self._split(X, self._targets(y), "test rows")
         return diagnostics.report(self.posterior_, test, path)
@@ -177,5 +184,8 @@ class BayesianClassifier(ClassifierMixin, _Estimator):
         return self.classes_[probabilities.argmax(axis=1)]
 
     def _targets(self, y: Any) -> np.ndarray:
-        labels = np.searchsorted(self.classes_, np.asarray(y))
-        return np.minimum(labels, len(self.classes_) - 1).astype(np.int32)
+        given = np.asarray(y)
+        new = [value for value in np.unique(given).tolist() if value not in self.classes_.tolist()]
+        if new:
+            raise ValueError(f"y has the class {new[0]!r}, which fit has not seen; it saw {self.classes_.tolist()}")
+        return np.searchsorted(self.classes_, given).astype(np.int32)

@@ -68,7 +68,7 @@ def test_a_search_over_priors_and_temperatures_finds_the_wider_prior(lines, tmp_
     assert "Scores on test rows" in page.read_text()
 
 
-def test_a_classifier_with_names_for_columns_and_classes():
+def test_a_classifier_with_names_for_columns_and_classes(tmp_path):
     whole = data.load("moons").whole()
     frame = pd.DataFrame(whole.x, columns=["east", "north"])
     names = np.array(["one", "two"])[whole.y]
@@ -82,5 +82,14 @@ def test_a_classifier_with_names_for_columns_and_classes():
         classifier.predict(frame.rename(columns={"east": "west"}))
     with pytest.raises(ValueError, match="got 1 class"):
         classifier.fit(frame, ["one"] * len(frame))
+    for targets, message in (
+        (None, "needs the targets y"),
+        (["one", "three"] * 250, "'three', which fit has not seen"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            classifier.report(frame, targets if targets is None else targets[: len(frame)], tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(TypeError, match="options must be a dictionary"):
+        inference.BayesianClassifier(options=["steps"]).fit(frame, names)
     with pytest.raises(TypeError, match="model must be a network of models"):
         inference.BayesianClassifier(model="mlp").fit(frame, names)

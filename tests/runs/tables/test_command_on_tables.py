@@ -102,6 +102,7 @@ def test_report_and_compare_find_the_data_by_themselves(folder, tmp_path):
 def test_predict_adds_columns_and_marks_rows(folder, tmp_path):
     folder, _ = folder
     new = house_prices().head(4).drop(columns=["price", "roof"]).assign(area=[100, None, 1e5, 90], mean=1)
+    new = new.assign(id=["007", "n/a", "1.50", ""])
     new.to_csv(tmp_path / "new.csv", index=False)
     words = ["predict", folder / "runs" / "a", tmp_path / "new.csv"]
     done = _call(*words, "--method", "laplace", "-o", tmp_path / "sub" / "out.csv.gz")
@@ -111,6 +112,9 @@ def test_predict_adds_columns_and_marks_rows(folder, tmp_path):
     assert "price mean" in out.columns  # because the table has a column "mean" already
     assert out["price outside"].fillna("").tolist() == ["", "", "area", ""]
     assert out["price std"][1] > 3 * out["price std"][0]
+    copied = pd.read_csv(tmp_path / "sub" / "out.csv.gz", dtype=str, keep_default_na=False)
+    assert copied["id"].tolist() == ["007", "n/a", "1.50", ""]  # as they were written
+    assert copied["area"].tolist() == ["100.0", "", "100000.0", "90.0"]
     done = _call(*words, "--method", "map", "--json")
     assert json.loads(done.output)["outside"] == 1
     assert len(json.loads(done.output)["predictions"]) == 4
@@ -164,7 +168,9 @@ def test_a_saved_posterior_of_a_known_set_knows_its_data_too(tmp_path):
         (("run", "FOLDER/houses.csv", "--target", "price", "--chains", "0"), "chains must be at least 1"),
         (("run", "moons", "--method", "map,mle", "--out", "FOLDER/x.npz"), "--out must be a folder"),
         (("run", "moons", "--method", "map", "--out", "FOLDER/runs"), "is there already"),
-        (("predict", "FOLDER/no.npz", "FOLDER/houses.csv"), "no.npz"),
+        (("predict", "FOLDER/no.npz", "FOLDER/houses.csv"), "FOLDER/no.npz: No such file or directory"),
+        (("predict", "FOLDER/houses.csv", "FOLDER/houses.csv"), "it is no .npz file"),
+        (("run", "moons", "--method", "map", "--out", "FOLDER/houses.csv/a"), "houses.csv: "),
     ],
 )
 def test_bad_input_is_a_message_and_leaves_nothing(table_alone, words, message):
@@ -174,7 +180,7 @@ def test_bad_input_is_a_message_and_leaves_nothing(table_alone, words, message):
     extra = () if "--out" in words or words[0] != "run" else ("--out", folder / "new" / "a")
     done = _call(*words, *extra, "--json")
     assert done.exit_code == answers.WRONG_INPUT
-    assert message in json.loads(done.stdout)["error"]
+    assert message.replace("FOLDER", str(folder)) in json.loads(done.stdout)["error"]
     assert "Traceback" not in done.output
     assert sorted(folder.rglob("*")) == before
 

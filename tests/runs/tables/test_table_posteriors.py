@@ -44,6 +44,8 @@ def test_what_is_missing_makes_a_prediction_uncertain_and_what_is_far_is_marked(
     assert table["std"][0] < spread / 3
     assert table["outside"].tolist() == ["", "", "area"]
     np.testing.assert_allclose(posterior.predict(new).mean, table["mean"])  # the same unknowns each time
+    columns = {name: new[name].tolist() for name in new}
+    np.testing.assert_array_equal(posterior.predict(columns).mean, table["mean"])
     with pytest.raises(ValueError, match="column 'colour' has 'pink' in row 0"):
         posterior.predict(new.assign(colour="pink"))
     with pytest.raises(ValueError, match="no rows"):

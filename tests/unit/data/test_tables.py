@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import importlib.util
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -105,13 +107,24 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
         ({"day": ["2024-01-31", "2024-02-01"] * 20}, "column 'day' holds dates or times, such as '2024-01-31'"),
         ({"day": ["31.1.2024", "1/2/24"] * 20}, "column 'day' holds dates"),
         ({"day": pd.to_datetime(["2024-01-31", "2024-02-01"] * 20)}, "the year, the month or days since a day"),
+        ({"day": ["3 Jan 2024", "17-Feb-24"] * 20}, "column 'day' holds dates"),
+        ({"day": ["Jan 3, 2024", "February 14, 2024"] * 20}, "column 'day' holds dates"),
+        ({"day": ["2024-01", "2023-12"] * 20}, "column 'day' holds dates"),
+        ({"day": ["09:15", "17:30:01"] * 20}, "column 'day' holds dates or times, such as '09:15'"),
+        ({"day": pd.period_range("2024-01-31", periods=40)}, "column 'day' holds dates"),
+        ({"day": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "such as the year, the month"),
+        ({"day": [datetime.time(9, 15), datetime.time(17)] * 20}, "column 'day' holds dates or times"),
+        ({"price": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "the target 'price' holds dates"),
         ({"size": ["1,200", "950"] * 20}, "column 'size' is mostly numbers"),
+        ({"size": ["1,5", "2,25"] * 20}, "write numbers with a point before their decimals"),
         ({"size": ["12", "n/k", "13", "14"] * 10}, "such as 'n/k'"),
         ({"where": [f"p{i % 30}" for i in range(40)], "price": "a"}, "the target 'price' has one class, 'a'"),
         ({"price": 7}, "has one class, '7'"),
         ({"price": 7.5}, "the target 'price' has one value, 7.5"),
         ({"price": np.nan}, "has no value in any row"),
         ({"area": [1.0, np.inf] * 20}, "column 'area' is infinite in row 1"),
+        ({"price": [1.0, np.inf] * 20}, "column 'price' is infinite in row 1"),
+        ({"price": [1.0, 2.0, -np.inf, 3.5] * 10}, "column 'price' is infinite in row 2"),
         ({"area": [[1], [2]] * 20}, "column 'area' holds list"),
         ({"area": [1j, 2j] * 20}, "holds complex numbers"),
     ],
@@ -192,6 +205,15 @@ def test_files_that_are_no_tables(tmp_path, monkeypatch):
                           (large, "has 2.0 GB, and a table may have 1 GB")):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             data.table(path, target="y")
+    for name, contents, message in (
+        ("latin.csv", "town,y\nK\xf6ln,1\n".encode("latin-1"), "it is not text in UTF-8; save it as CSV UTF-8"),
+        ("utf16.csv", "town,y\nBonn,1\n".encode("utf-16"), "it is not text in UTF-8"),
+        ("twice.csv", b"a,b,a,y\n1,2,3,4\n", "it has several columns named 'a'; rename them"),
+        ("unnamed.csv", b"a,y\n1,2,3.5\n2,3,4.5\n", "its rows have more values than there are names of columns"),
+    ):
+        (tmp_path / name).write_bytes(contents)
+        with pytest.raises(ValueError, match=message):
+            data.table(tmp_path / name, target="y")
     monkeypatch.setattr(reading, "LARGEST", 1000)
     packed.write_bytes(gzip.compress(b"a,y\n" + b"1,2\n" * 1000))
     with pytest.raises(ValueError, match="unpacked it has more than"):
@@ -210,6 +232,24 @@ def test_parquet_is_read_where_pyarrow_is(frame, tmp_path):
     path.write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="needs pyarrow"):
         data.table(path, target="price")
+
+
+def test_what_the_user_calls_a_category_is_one_and_decimals_are_numbers(frame):
+    grades = pd.Categorical(["1", "2", "3", "4"] * 10)
+    prices = [Decimal(f"{price:.2f}") for price in frame["price"]]
+    table = data.table(frame.assign(grade=grades, price=prices, area=frame["area"].map(Decimal)), target="price")
+    kinds = {column.name: (column.kind, column.missing) for column in table.schema.columns}
+    assert kinds["grade"] == ("category", False)
+    assert kinds["area"] == ("number", True)
+    np.testing.assert_allclose(table.y, frame["price"], atol=0.006)
+    read = frame.assign(grade=[1, 2, 3, 4] * 10)  # as they come back from a CSV file
+    np.testing.assert_array_equal(table.schema.raw(read)[:, :9], table.schema.raw(frame.assign(grade=grades))[:, :9])
+
+
+@pytest.mark.parametrize("odd", [pd.Series([1.0, 2.0]), pd.DataFrame({"y": [1.0, 2.0]})["y"].to_numpy()])
+def test_one_column_is_no_table(odd):
+    with pytest.raises(TypeError, match="a table must be a"):
+        data.table(odd, target="y")
 
 
 class _Foreign:
@@ -233,15 +273,19 @@ def test_frames_of_other_libraries_and_mappings(frame):
 
 
 def test_a_new_table_is_encoded_by_the_schema_or_refused_by_column(frame):
+    frame = frame.assign(sort=["new", "old"] * 20)
     train, test = data.table(frame, target="price").split(seed=1)
     schema = data.Schema.from_json(json.loads(json.dumps(train.origin.schema.to_json())))
     assert schema == train.origin.schema
     rows = np.random.default_rng(1).permutation(40)[:4]
     np.testing.assert_array_equal(schema.inputs(frame.iloc[rows].drop(columns="price").assign(more=1)), test.x)
     for change, message in (
-        ({"area": "large"}, "column 'area' must hold numbers, got 'large'"),
+        ({"area": "large"}, "column 'area' must hold numbers, got the text 'large'"),
+        ({"area": pd.Timestamp("2024-01-31")}, "column 'area' must hold numbers, got '2024-01-31 00:00:00'"),
+        ({"garden": "True"}, "column 'garden' must hold booleans, got the text 'True'"),
         ({"colour": "pink"}, "column 'colour' has 'pink' in row 0, which is not one of 'blue', 'green', 'red'"),
         ({"rooms": np.nan}, "column 'rooms' has no value in row 0, and had one in every row"),
+        ({"sort": None}, "column 'sort' has no value in row 0, and had one in every row of the table"),
         ({"garden": 7}, "column 'garden' must hold booleans"),
     ):
         with pytest.raises(ValueError, match=message):
