@@ -18,7 +18,13 @@ __all__ = ["read_regular", "release", "replacing", "sync", "write_durably"]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` when the block ends, and is removed if the block fails."""
+    """Yield a temporary path that replaces `path` when the block ends, and is removed if the block fails.
+
+    Raises:
+        ValueError: if `path` is a device or a pipe, in place of which a file would be put.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a device or a pipe; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:

@@ -21,7 +21,7 @@ __all__ = ["check_free", "fill", "in_one_step", "loaded", "origin_of", "with_pre
 
 
 def check_free(out: Path) -> None:
-    """Raise ValueError if a folder is to be made where something is already."""
+    """Raise ValueError if something is already where a folder or a file is to be made; an empty folder may be."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} is there already; choose another --out, or remove it first")
 

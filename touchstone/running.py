@@ -82,8 +82,7 @@ def run(
         fitted = chosen.suited(network(model, hidden, activation, prior, chosen.train.classes))
         text = in_python(chosen, split, fitted, methods, seed, temperature, fan_in)
         if out is not None:  # before the run, not after it
-            if out.suffix != _FILE:
-                check_free(out)
+            check_free(out)
             out.parent.mkdir(parents=True, exist_ok=True)
         answer.say("".join(f"{remark}\n" for remark in chosen.remarks).rstrip(), remarks=list(chosen.remarks))
         answer.say(f"\nThe same run in Python:\n\n{_indented(text)}\n", python=text)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data import Split
+from data.files import replacing
 from data.pairs import as_pair
 from diagnostics import plots
 from diagnostics.comparisons.comparison import Comparison, compared
@@ -22,6 +22,7 @@ from diagnostics.reports.extreme_cases import Case, cases
 from diagnostics.reports.model_table import Layer, layers
 from diagnostics.reports.pictures import Picture, of_chains, of_predictions, picture
 from inference import Posterior, Prediction, load
+from inference.host.versions import version_of
 from inference.results.prediction import Regression
 from models import Network
 
@@ -143,11 +144,11 @@ def report(
         facts=_facts(posteriors, test),
         test_name=getattr(test, "name", "test data"),
         models=_models(posteriors),
-        versions=", ".join(f"{package} {version(package)}" for package in _PACKAGES),
+        versions=", ".join(f"{package} {version_of(package)}" for package in _PACKAGES),
     )
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
     return path
 
 

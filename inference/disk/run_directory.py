@@ -19,7 +19,6 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,6 +28,7 @@ import numpy as np
 
 from data.files import read_regular, write_durably
 from inference.disk.journal import Journal
+from inference.host.versions import version_of
 
 __all__ = ["RunDirectory", "described", "differences", "surroundings"]
 
@@ -228,7 +228,7 @@ def surroundings(arrays: list[np.ndarray]) -> dict[str, Any]:
     return {
         "arrays": [_fingerprint(array) for array in arrays],
         "versions": {
-            **{package: version(package) for package in _PACKAGES},
+            **{package: version_of(package) for package in _PACKAGES},
             "python": platform.python_version().rpartition(".")[0],
             "platform": f"{platform.machine()} {jax.default_backend()}",
             "jax_default_matmul_precision": config.jax_default_matmul_precision,

@@ -48,9 +48,7 @@ class _Estimator(BaseEstimator):
         if self.model is not None and not isinstance(self.model, Network):
             raise TypeError(f"model must be a network of models, or None, got {type(self.model).__name__}")
         if self.options is not None and not isinstance(self.options, Mapping):
-            raise TypeError(
-                f"options must be a mapping from names to values, or None, got {type(self.options).__name__}"
-            )
+            raise TypeError(f"options must be a dictionary of options, or None, got {type(self.options).__name__}")
         self._train = Dataset("training rows", x, y, classes).whole()
         model = mlp(likelihood=self._likelihood(classes)) if self.model is None else self.model
         if (model.likelihood.classes is None) != (classes is None) or model.likelihood.classes not in (None, classes):

@@ -218,6 +218,20 @@ def test_what_can_not_be_reported(given, message):
         diagnostics.report(given)
 
 
+def test_a_full_disk_leaves_the_page_that_was_there(classification, tmp_path, monkeypatch):
+    posteriors, _ = classification
+    (tmp_path / "r.html").write_text("the last one")
+
+    def full(path, text, **options):
+        path.write_bytes(text[:100].encode())
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    with pytest.raises(OSError, match="no space left"):
+        diagnostics.report(posteriors, path=tmp_path / "r.html")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"the last one"]
+
+
 def test_report_of_nothing():
     with pytest.raises(ValueError, match="at least one posterior"):
         diagnostics.report({})

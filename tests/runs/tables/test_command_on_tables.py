@@ -28,6 +28,7 @@ def table_alone(tmp_path_factory):
     """A folder with a table, and another folder that is not empty."""
     folder = tmp_path_factory.mktemp("user")
     house_prices().to_csv(folder / "houses.csv", index=False)
+    (folder / "old.npz").write_bytes(b"a posterior that took long")
     (folder / "runs" / "a").mkdir(parents=True)
     return folder
 
@@ -108,7 +109,7 @@ def test_predict_adds_columns_and_marks_rows(folder, tmp_path):
     done = _call(*words, "--method", "laplace", "-o", tmp_path / "sub" / "out.csv.gz")
     assert done.exit_code == 0, done.output
     out = pd.read_csv(tmp_path / "sub" / "out.csv.gz")
-    assert list(out.columns)[:4] == list(new.columns)
+    assert list(out.columns)[:5] == list(new.columns)
     assert "price mean" in out.columns  # because the table has a column "mean" already
     assert out["price outside"].fillna("").tolist() == ["", "", "area", ""]
     assert out["price std"][1] > 3 * out["price std"][0]
@@ -171,6 +172,7 @@ def test_a_saved_posterior_of_a_known_set_knows_its_data_too(tmp_path):
         (("predict", "FOLDER/no.npz", "FOLDER/houses.csv"), "FOLDER/no.npz: No such file or directory"),
         (("predict", "FOLDER/houses.csv", "FOLDER/houses.csv"), "it is no .npz file"),
         (("run", "moons", "--method", "map", "--out", "FOLDER/houses.csv/a"), "houses.csv: "),
+        (("run", "moons", "--method", "map", "--out", "FOLDER/old.npz"), "old.npz is there already"),
     ],
 )
 def test_bad_input_is_a_message_and_leaves_nothing(table_alone, words, message):
