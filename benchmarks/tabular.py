@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--only", help="methods, with commas between them; by default all")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore", category=inference.TouchstoneWarning)
+    os.environ["TOUCHSTONE_COMPILATION_CACHE"] = "off"  # bde has none on the disk either
     sets = {"diabetes": load_diabetes(return_X_y=True), "airfoil-like": airfoil_like()}
     for name, (x, y) in sets.items():
         x, new, y, observed = train_test_split(x, y, test_size=0.2, random_state=0)
