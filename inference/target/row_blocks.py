@@ -20,16 +20,18 @@ __all__ = ["log_likelihood_by_blocks"]
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def log_likelihood_by_blocks(target: Any, position: Any, data: Any) -> jax.Array:
     """The log-likelihood of a `Target`, summed over whole blocks of rows and over the rows that are left."""
-    return _over_blocks(target, data, lambda block: target.terms_at_once(position, block).log_likelihood)
+    nothing = _nothing(target, position, data)
+    return _over_blocks(target, data, lambda rows: target.log_likelihood_at_once(position, rows), nothing)
 
 
 def _forward(target: Any, position: Any, data: Any) -> tuple[jax.Array, Any]:
     """Value and gradient together, so that nothing of a block has to be kept for a backward pass."""
 
     def block(rows: Any) -> tuple[jax.Array, Any]:
-        return jax.value_and_grad(lambda position: target.terms_at_once(position, rows).log_likelihood)(position)
+        return jax.value_and_grad(lambda position: target.log_likelihood_at_once(position, rows))(position)
 
-    return _over_blocks(target, data, block)
+    nothing = _nothing(target, position, data), jax.tree.map(jnp.zeros_like, position)
+    return _over_blocks(target, data, block, nothing)
 
 
 def _backward(target: Any, gradient: Any, cotangent: jax.Array) -> tuple[Any, None]:
@@ -39,7 +41,13 @@ def _backward(target: Any, gradient: Any, cotangent: jax.Array) -> tuple[Any, No
 log_likelihood_by_blocks.defvjp(_forward, _backward)
 
 
-def _over_blocks(target: Any, data: Any, function: Callable[[Any], Any]) -> Any:
+def _nothing(target: Any, position: Any, data: Any) -> jax.Array:
+    """A sum of no rows, in the precision of the log-likelihood."""
+    some = jax.eval_shape(target.log_likelihood_at_once, position, data.rows(slice(0, 1)))
+    return jnp.zeros(some.shape, some.dtype)
+
+
+def _over_blocks(target: Any, data: Any, function: Callable[[Any], Any], nothing: Any) -> Any:
     """The sum of `function` over blocks of `target.block` rows, and over the rows that are left."""
     size = target.block
     whole, left = divmod(len(data.arrays[0]), size)
@@ -48,9 +56,5 @@ def _over_blocks(target: Any, data: Any, function: Callable[[Any], Any]) -> Any:
         arrays = tuple(lax.dynamic_slice_in_dim(array, i * size, size) for array in data.arrays)
         return jax.tree.map(jnp.add, total, function(data._replace(arrays=arrays)))
 
-    rest = (
-        function(data.rows(slice(whole * size, None)))
-        if left
-        else jax.tree.map(jnp.zeros_like, jax.eval_shape(function, data.rows(slice(0, size))))
-    )
+    rest = function(data.rows(slice(whole * size, None))) if left else nothing
     return lax.fori_loop(0, whole, add, rest)
