@@ -135,7 +135,10 @@ class Comparison:
 
     @property
     def _legend(self) -> str:
-        return f"= as close to {self.reference} as one half of its chains is to the other" if self.floor else ""
+        others = [row for row in self.rows if row["method"] != self.reference]
+        if not any(self.near(row, name) for row in others for name in self.floor):
+            return ""
+        return f"= as close to {self.reference} as one half of its chains is to the other"
 
     def __str__(self) -> str:
         text = "\n\n".join(map(str, self.tables()))

@@ -53,10 +53,11 @@ def assay(comparison: Comparison) -> Figure:
         axes.set_ylim(-0.6, len(rows) - 0.4)
         if name != "agreement":
             axes.set_xlim(left=0)
-        axes.set_xlabel(
+        unit = (
             "share of test points" if name == "agreement"
             else "half the summed difference" if name == "total_variation"
-            else f"standard deviations of {comparison.reference}",
-            fontsize=9,
+            else f"standard deviations of {comparison.reference}"
         )  # fmt: skip
+        grey = f"; grey: {comparison.reference} to itself" if name in comparison.floor else ""
+        axes.set_xlabel(f"{unit}{grey}", fontsize=9)
     return figure

@@ -64,6 +64,9 @@ class EquinoxModule:
         """The leaves that are sites."""
         return tuple(leaf for leaf in self.leaves if isinstance(leaf, Parameter))
 
+    def __str__(self) -> str:
+        return f"{self.name} (equinox): {', '.join(map(str, self.parameters))}"
+
     def __call__(self, x: Batch, outputs: int, prior: Prior) -> Array:
         """The module's outputs for each row of a batch, with its parameters drawn from the prior."""
         values = sampled(self.parameters, prior)

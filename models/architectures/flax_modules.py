@@ -69,6 +69,9 @@ class FlaxModule:
     words: int | None
     fingerprint: str
 
+    def __str__(self) -> str:
+        return f"{self.name} (flax): {', '.join(map(str, self.parameters))}"
+
     def __call__(self, x: Batch, outputs: int, prior: Prior) -> Array:
         """The module's outputs for a batch, with its parameters drawn from the prior."""
         from flax import nnx

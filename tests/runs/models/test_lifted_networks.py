@@ -200,6 +200,15 @@ def test_it_is_saved_and_the_module_is_passed_again(tmp_path, kind, precision):
 
 
 @both
+def test_in_words_it_is_its_name_and_its_parameters(kind):
+    words = str(LIFTED[kind]().architecture)
+    weight = {"flax": "layers.0.weight (2, 4)", "equinox": "layers.0.weight (4, 2)"}[kind]
+    assert words.startswith(f"{kind.title()} ({kind}): ")
+    assert weight in words
+    assert "0x" not in words  # no address, which every process has another of
+
+
+@both
 def test_equal_modules_are_equal_networks(kind):
     assert LIFTED[kind]() == LIFTED[kind]()
     assert hash(LIFTED[kind]()) == hash(LIFTED[kind]())
