@@ -73,6 +73,7 @@ bench: $(READY)
 # Published tables beside ours; what data they need is in the README.
 reproduce: $(READY)
 	for name in boston concrete yacht naval; do $(BIN)/python -m experiments.dropout_uci --data $$name || exit 1; done
+	for name in boston concrete yacht; do $(BIN)/python -m experiments.hmc_uci --data $$name || exit 1; done
 	$(BIN)/python -m experiments.backprop_mnist
 	$(BIN)/python -m experiments.cold_posteriors
 	$(BIN)/python -m experiments.priors
