@@ -108,9 +108,9 @@ def traces(posterior: Posterior, x: Any = None, title: str = "") -> Figure:
     figure, (axes,) = chart([title or f"Trace of {name}, on which the chains agree least"])
     for i, chain in enumerate(values):
         axes.plot(chain, lw=0.6, color=COLOURS[i % len(COLOURS)], label=f"chain {i}", alpha=0.85)
-    axes.set(xlabel="draw", ylabel="value")
+    axes.set(xlabel="draw", ylabel=name)
     if len(values) <= 8:
-        axes.legend(frameon=False, ncols=4, fontsize="small")
+        figure.legend(frameon=False, ncols=4, fontsize="small", loc="outside lower center")
     return figure
 
 

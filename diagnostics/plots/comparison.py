@@ -20,13 +20,15 @@ _TITLES = {
     "total_variation": "Distance of the probabilities (total variation)",
     "agreement": "Agreement of the top class",
 }
+_WIDEST = 30.0  # the largest distance over the least that a linear axis can show
 
 
 def assay(comparison: Comparison) -> Figure:
     """How far each posterior is from the reference, beside how far the reference is from itself.
 
     The grey band is the noise floor: the distance of one half of the reference's chains to the other, two spreads wide
-    on either side. A point in the band is as close to the reference as the reference is to itself.
+    on either side. A point in the band is as close to the reference as the reference is to itself. Distances that are
+    of very different sizes have a logarithmic axis, unless one of them is 0.
     """
     if comparison.reference is None:
         raise ValueError("assay shows distances to a reference; give compare one")
@@ -37,11 +39,12 @@ def assay(comparison: Comparison) -> Figure:
     figure, panels = chart([_TITLES[name] for name in shown], columns=1, size=(6.2, 0.9 + 0.27 * len(rows)))
     places = np.arange(len(rows))[::-1]
     for axes, name in zip(panels, shown, strict=True):
+        values = np.array([row[name] for row in rows])
+        left = _left(name, [*values, *([comparison.floor[name]] if name in comparison.floor else [])])
         if name in comparison.floor:
             floor, spread = comparison.floor[name], np.nan_to_num(comparison.floor_spread[name])
-            axes.axvspan(max(floor - 2 * spread, 0.0), floor + 2 * spread, color="0.88", lw=0, zorder=0)
+            axes.axvspan(max(floor - 2 * spread, left), floor + 2 * spread, color="0.88", lw=0, zorder=0)
             axes.axvline(floor, color="0.45", lw=0.9, ls="--", zorder=1)
-        values = np.array([row[name] for row in rows])
         spreads = np.nan_to_num([row[f"{name}_spread"] for row in rows])
         near = np.array([comparison.near(row, name) for row in rows])
         for chosen, colour in ((near, COLOURS[2]), (~near, COLOURS[1])):
@@ -52,7 +55,8 @@ def assay(comparison: Comparison) -> Figure:
         axes.set_yticks(places, [row["method"] for row in rows], fontsize=9)
         axes.set_ylim(-0.6, len(rows) - 0.4)
         if name != "agreement":
-            axes.set_xlim(left=0)
+            axes.set_xscale("log" if left else "linear")
+            axes.set_xlim(left=left)
         unit = (
             "share of test points" if name == "agreement"
             else "half the summed difference" if name == "total_variation"
@@ -61,3 +65,9 @@ def assay(comparison: Comparison) -> Figure:
         grey = f"; grey: {comparison.reference} to itself" if name in comparison.floor else ""
         axes.set_xlabel(f"{unit}{grey}", fontsize=9)
     return figure
+
+
+def _left(name: str, values: list[float]) -> float:
+    """Where the axis of a panel begins: at 0, or above it if the axis is logarithmic."""
+    least, largest = min(values), max(values)
+    return least / 2 if name != "agreement" and least > 0 and largest > _WIDEST * least else 0.0

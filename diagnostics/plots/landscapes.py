@@ -24,7 +24,10 @@ def paths(found: Paths, title: str = "") -> Figure:
     if not isinstance(found, Paths):
         raise TypeError(f"paths draws what diagnostics.straight_paths gives, got {type(found).__name__}")
     kinds = [kind for kind in ("within", "between") if len(getattr(found, kind))]
-    titles = {"within": "two draws of one chain", "between": "draws of two chains"}
+    titles = {
+        "within": "two draws of one chain",
+        "between": "draws of two chains" if "within" in kinds else "two members",
+    }
     figure, panels = chart([titles[kind] for kind in kinds], columns=2, size=(4.3, 3.2))
     for axes, kind in zip(panels, kinds, strict=True):
         colour = COLOURS[0] if kind == "within" else COLOURS[1]

@@ -27,6 +27,7 @@ def parts_along(
     x: np.ndarray,
     data: tuple[np.ndarray, np.ndarray] | None = None,
     columns: int = 2,
+    labels: tuple[str, str] = ("x", "y"),
 ) -> Figure:
     """The mean of regressions along one input, with two standard deviations of what is uncertain about it.
 
@@ -35,9 +36,10 @@ def parts_along(
 
     Args:
         predictions: predictions by name, a panel for each.
-        x: their inputs, (n, 1).
+        x: their inputs, (n, 1), or of several columns, of which the first is drawn.
         data: observed inputs, (m, 1), and targets.
         columns: panels side by side.
+        labels: what the input and the targets are.
     """
     if not isinstance(predictions, Mapping):
         raise TypeError(
@@ -59,12 +61,12 @@ def parts_along(
         axes.plot(along, prediction.mean[order], color="k", lw=1.3, label="mean")
         if data is not None:
             axes.plot(data[0][:, 0], data[1], "o", ms=2.2, color=COLOURS[1], label="observed", zorder=1.5)
-        axes.set(xlabel="x", xlim=(along[0], along[-1]))
+        axes.set(xlabel=labels[0], xlim=(along[0], along[-1]))
         axes.locator_params(axis="x", nbins=6)
     lowest, highest = (f(axes.get_ylim()[i] for axes in panels) for i, f in ((0, min), (1, max)))
     for axes in panels:
         axes.set_ylim(lowest, highest)
-    panels[0].set_ylabel("y")
+    panels[0].set_ylabel(labels[1])
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize="small", loc="outside right upper")
     return figure
 

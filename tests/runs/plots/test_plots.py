@@ -27,7 +27,9 @@ def test_figures_show_what_they_say(regression):
     draws["output.weight"][1] = 5.0  # the chains agree at x = 0 and disagree at x = 1
     model = models.linear(likelihood=models.Gaussian(scale=1.0))
     posterior = replace(posteriors["nuts"], model=model, draws=draws)
-    lines = diagnostics.plots.traces(posterior, np.array([[0.0], [1.0]])).axes[0].lines
+    traces = diagnostics.plots.traces(posterior, np.array([[0.0], [1.0]])).axes[0]
+    assert traces.get_ylabel() in traces.get_title(loc="left")
+    lines = traces.lines
     assert abs(lines[0].get_ydata().mean() - lines[1].get_ydata().mean()) > 4
     with pytest.raises(TypeError, match="draws a classification"):
         diagnostics.plots.reliability(prediction, test)

@@ -15,6 +15,7 @@ def test_paths():
     np.testing.assert_allclose(FOUND.barriers_within, [0.0])
     np.testing.assert_allclose(FOUND.barriers_between, [7.0, 0.0])
     within, between = plots.paths(FOUND, "Paths of two").axes
+    assert between.get_title(loc="left") == "draws of two chains"
     np.testing.assert_allclose(within.lines[1].get_ydata(), [0.0, 1.5, 2.0, 1.5, 0.0])
     np.testing.assert_allclose(between.lines[1].get_ydata(), [0.0, -2.5, -7.0, -2.5, 0.0])
     np.testing.assert_allclose(between.lines[-1].get_ydata(), [0.0, -1.25, -3.5, -1.25, 0.0])
@@ -23,6 +24,6 @@ def test_paths():
 
 def test_one_kind_alone():
     (axes,) = plots.paths(Paths(SHARES, np.zeros((0, 5)), FOUND.between)).axes
-    assert axes.get_title(loc="left") == "draws of two chains"
+    assert axes.get_title(loc="left") == "two members"
     with pytest.raises(TypeError, match=r"what diagnostics.straight_paths gives, got dict"):
         plots.paths({})

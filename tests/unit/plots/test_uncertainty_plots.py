@@ -27,8 +27,11 @@ def _edges(filled):
 def test_parts_along():
     prediction, order = regression(), np.argsort(ALONG[:, 0])
     observed = np.array([[0.5], [1.5]]), np.array([0.0, 1.0])
-    axes, second = plots.parts_along({"hmc": prediction, "again": prediction}, ALONG, observed).axes
+    axes, second = plots.parts_along(
+        {"hmc": prediction, "again": prediction}, ALONG, observed, labels=("hour", "watts")
+    ).axes
     assert axes.get_title(loc="left") == "hmc"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("hour", "watts")
     for filled, variance in zip(axes.collections, (prediction.total, prediction.epistemic), strict=True):
         around = prediction.mean + 2 * np.sqrt(variance) * np.array([[-1], [1]])
         np.testing.assert_allclose(_edges(filled), around[:, order])
