@@ -3,7 +3,8 @@ r"""HMC on UCI regression (Izmailov et al. 2021, section 6.1; Bui et al. 2016), 
 One hidden layer of 50 ReLU units (100 for protein) and the standard splits. The noise is one number that is inferred,
 as in Bui et al.; with `--noise heteroscedastic` the network has two outputs, mean and scale, as in Izmailov et al. The
 scale of the prior is inferred too, one per layer (`models.Hierarchical`): no scale is chosen by hand or on test rows.
-All methods run the same model with the same prior.
+All methods run the same model with the same prior, but for MC dropout, whose masks need weights that are sites of their
+own: its prior is N(0, 1 / inputs of the layer).
 
 Scores of a test row are in the units of the data: the RMSE of the predictive mean; the log-likelihood of the mixture
 over draws, as PBP and MC dropout report it; and that of the normal with the mixture's mean and variance, as deep
@@ -106,6 +107,7 @@ PUBLISHED: dict[str, dict[str, tuple[str, str]]] = {
 
 _UNITS, _LARGE = 50, {"protein": 100}
 _NOISES = {"inferred": models.Gaussian(), "heteroscedastic": models.HeteroscedasticGaussian()}
+_DROPOUTS = models.Normal(1.0, fan_in=True)
 _CLEAR = 2.0  # standard errors of a paired difference
 
 
@@ -155,12 +157,14 @@ def hmc_uci(
     if not dataset.standard_splits:
         raise typer.BadParameter(f"'{name}' has no standard splits; the sets that have some are those of `data.uci`")
     count = min(splits or dataset.standard_splits, dataset.standard_splits)
-    model = models.mlp((_LARGE.get(name, _UNITS),), "relu", models.Hierarchical(), _NOISES[noise])
+    priors = {each: _DROPOUTS if each == "dropout" else models.Hierarchical() for each in names}
+    layers = (_LARGE.get(name, _UNITS),)
     found: dict[str, list[SplitScore]] = {each: [] for each in names}
     for index in range(count):
         pair = dataset.split(index=index)
         for each in names:
             options = {**METHODS[each], **({"draws": draws} if each == "hmc" else {})}
+            model = models.mlp(layers, "relu", priors[each], _NOISES[noise])
             score = scored(model, *pair, seed=seed, **options)
             found[each].append(score)
             word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""

@@ -159,18 +159,6 @@ class Target:
                 prior = prior + (log_prob if expected is None else scale * expected)
         return Terms(likelihood, prior, jacobian)
 
-    def log_likelihood_at_once(self, position: Position, data: Data) -> jax.Array:
-        """The first of the terms alone, in one piece; the densities of priors are not even traced."""
-        jacobians = jacobian_sites(position)
-
-        def hidden(site: dict[str, Any]) -> bool:
-            return site["type"] == "sample" and (not site["is_observed"] or site["name"] in jacobians)
-
-        data = data.in_precision_of(position)
-        model = handlers.block(at_position(self.model, position), hide_fn=hidden)
-        by_site, _ = log_probs(model, self.arguments.fill(data.arrays), {})
-        return sum(by_site.values(), jnp.zeros(()))
-
     def estimate(self, position: Position, data: Data, rows: jax.Array | None, view: View | None = None) -> Terms:
         """The terms with the log-likelihood estimated from the rows numbered `rows`; None takes all rows."""
         if rows is None:

@@ -13,6 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from numpyro import handlers
+
+from inference.target.unstable import at_position, jacobian_sites, log_probs
 
 __all__ = ["log_likelihood_by_blocks"]
 
@@ -21,14 +24,14 @@ __all__ = ["log_likelihood_by_blocks"]
 def log_likelihood_by_blocks(target: Any, position: Any, data: Any) -> jax.Array:
     """The log-likelihood of a `Target`, summed over whole blocks of rows and over the rows that are left."""
     nothing = _nothing(target, position, data)
-    return _over_blocks(target, data, lambda rows: target.log_likelihood_at_once(position, rows), nothing)
+    return _over_blocks(target, data, lambda rows: _at_once(target, position, rows), nothing)
 
 
 def _forward(target: Any, position: Any, data: Any) -> tuple[jax.Array, Any]:
     """Value and gradient together, so that nothing of a block has to be kept for a backward pass."""
 
     def block(rows: Any) -> tuple[jax.Array, Any]:
-        return jax.value_and_grad(lambda position: target.log_likelihood_at_once(position, rows))(position)
+        return jax.value_and_grad(lambda position: _at_once(target, position, rows))(position)
 
     nothing = _nothing(target, position, data), jax.tree.map(jnp.zeros_like, position)
     return _over_blocks(target, data, block, nothing)
@@ -41,9 +44,22 @@ def _backward(target: Any, gradient: Any, cotangent: jax.Array) -> tuple[Any, No
 log_likelihood_by_blocks.defvjp(_forward, _backward)
 
 
+def _at_once(target: Any, position: Any, data: Any) -> jax.Array:
+    """The log-likelihood in one piece; unlike in `Target.terms`, the densities of priors are not even traced."""
+    jacobians = jacobian_sites(position)
+
+    def hidden(site: dict[str, Any]) -> bool:
+        return site["type"] == "sample" and (not site["is_observed"] or site["name"] in jacobians)
+
+    data = data.in_precision_of(position)
+    model = handlers.block(at_position(target.model, position), hide_fn=hidden)
+    by_site, _ = log_probs(model, target.arguments.fill(data.arrays), {})
+    return sum(by_site.values(), jnp.zeros(()))
+
+
 def _nothing(target: Any, position: Any, data: Any) -> jax.Array:
     """A sum of no rows, in the precision of the log-likelihood."""
-    some = jax.eval_shape(target.log_likelihood_at_once, position, data.rows(slice(0, 1)))
+    some = jax.eval_shape(partial(_at_once, target), position, data.rows(slice(0, 1)))
     return jnp.zeros(some.shape, some.dtype)
 
 
