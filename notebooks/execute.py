@@ -12,8 +12,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import nbformat
@@ -37,12 +38,13 @@ _PATH = re.compile(r"""(?:^|[\s"'(=:])(/(?:home|root|tmp|var|usr|opt|work|mnt|Us
 _DRAWS = re.compile(r"plots\.|\.(?:figure|plot)\(")
 
 
-def execute(path: Path, before: str = "") -> Any:
+def execute(path: Path, before: str = "", settings: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The notebook with the outputs that it has today.
 
     Args:
         path: the notebook, which is left as it is.
         before: code to run first, which is not a part of the result.
+        settings: environment variables of the kernel, besides those of this process.
 
     Raises:
         nbclient.exceptions.CellExecutionError: if a cell fails.
@@ -59,9 +61,9 @@ def execute(path: Path, before: str = "") -> Any:
         store_widget_state=False,
         coalesce_streams=True,
     )
-    settings = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_A_READERS}
     with tempfile.TemporaryDirectory() as folder:
-        client.execute(cwd=folder, env={**settings, "PYTHONPATH": str(ROOT)}, cleanup_kc=True)
+        client.execute(cwd=folder, env={**environment, **settings, "PYTHONPATH": str(ROOT)}, cleanup_kc=True)
     del notebook.cells[0]
     notebook.metadata = nbformat.from_dict(_METADATA)
     for number, cell in enumerate(_code(notebook), start=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 
 import nbformat
 import pytest
@@ -31,7 +32,8 @@ def test_outputs_are_stored_and_have_no_faults(path):
 
 def test_the_quickest_runs_with_few_iterations():
     (path,) = (path for path in NOTEBOOKS if path.name.startswith(QUICKEST))
-    stored, fresh = nbformat.read(path, as_version=4), execute(path, before=SHORTENED)
+    unoptimised = {"XLA_FLAGS": os.environ["XLA_FLAGS"]}  # programs run for a moment; no number is compared
+    stored, fresh = nbformat.read(path, as_version=4), execute(path, before=SHORTENED, settings=unoptimised)
     assert [_pictures(cell) for cell in fresh.cells] == [_pictures(cell) for cell in stored.cells]
     assert changed(stored, fresh)  # the numbers of so short runs are others
 

@@ -69,7 +69,7 @@ def test_until_ends_all_chains_at_the_same_draw(conjugate):
     options = {**FIXED, "draws": 800}
     stopped = _run(conjugate, chains=4, until={"ess": 150}, **options)
     assert stopped.ended == "until"
-    assert stopped.shape[1] in (100, 200, 400)
+    assert stopped.shape[1] in (100, 150, 200, 300, 400, 600)
     assert _same(stopped, _run(conjugate, chains=4, **options), draws=stopped.shape[1])
 
 
