@@ -176,13 +176,13 @@ def _compiling() -> float:
     jax.config.update("jax_enable_compilation_cache", False)
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(128, 8, 8, 3)).astype(np.float32), generator.integers(0, 10, 128)
-    options = dict(method="hmc", chains=1, draws=1, warmup=1, step_size=1e-3, trajectory_length=2e-3, progress=False)
+    method = inference.HMC(chains=1, draws=1, warmup=1, step_size=1e-3, trajectory_length=2e-3)
     seconds = []
     for seed in range(2):
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", inference.TouchstoneWarning)  # two iterations are no sampling
-            inference.run(models.resnet20_frn(), x, y, seed=seed, **options)
+            inference.run(models.resnet20_frn(), x, y, method=method, seed=seed, progress=False)
         seconds.append(time.perf_counter() - began)
     return seconds[0] - seconds[1]
 
