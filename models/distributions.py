@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numpyro.distributions import Distribution, ExpandedDistribution, Independent
+from numpyro.distributions import Distribution, ExpandedDistribution, ImproperUniform, Independent
 
-__all__ = ["innermost", "single", "wrapped"]
+__all__ = ["innermost", "proper", "single", "wrapped"]
 
 
 def single(distribution: Distribution) -> Distribution:
@@ -29,3 +29,8 @@ def innermost(distribution: Any) -> Any:
     """The distribution inside all wrappers."""
     *_, inside = wrapped(distribution)
     return inside
+
+
+def proper(distribution: Any) -> bool:
+    """Whether a prior can be drawn from."""
+    return not isinstance(innermost(distribution), ImproperUniform)

@@ -32,7 +32,7 @@ from jax import lax
 
 from diagnostics.information.estimate import Estimate, average
 from inference import Posterior
-from inference.host.compiling import TRACING
+from inference.host.compiling import tracing
 from inference.target.binding import bind
 from inference.target.density import Data, Target
 from inference.target.unstable import unconstrained
@@ -78,7 +78,7 @@ def elbo(posterior: Posterior, *args: Any) -> Elbo:
         for name, values in posterior.draws.items()
         if name not in posterior.deterministic
     }
-    with TRACING, jax.enable_x64(posterior.method.precision == "float64"):
+    with tracing(posterior.method.precision):
         bound = bind(posterior.model, args or _one_row(posterior), posterior.temperature, posterior.tempering)
         terms = _without_data(bound.target, bound.data, draws)
     log_prior, log_jacobian, tempered = (np.asarray(term, np.float64) for term in terms)

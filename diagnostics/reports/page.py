@@ -71,14 +71,16 @@ class _Entry:
 
     @property
     def arranged(self) -> str:
-        """How the chains shared the machine, and why."""
+        """How the chains shared the machine, and why; and the precision of products, where one was chosen."""
         spent = self.posterior.cost
         how = {
             "threads": "chains in threads",
             "vectorised": "chains in one program (vectorised)",
             "sharded": "chains over several devices (sharded)",
         }.get(spent.arrangement)
-        return f"{how}: {spent.arranged}." if how and self.posterior.shape[0] > 1 else ""
+        chains = f"{how}: {spent.arranged}." if how and self.posterior.shape[0] > 1 else ""
+        products = f"Products of float32 numbers have JAX's precision '{spent.products}'." if spent.products else ""
+        return " ".join(filter(None, (chains, products)))
 
     @property
     def cost(self) -> list[str]:

@@ -28,6 +28,7 @@ import numpy as np
 
 from data.files import read_regular, write_durably
 from inference.disk.journal import Journal
+from inference.host.arithmetic import precision_of_products
 from inference.host.versions import version_of
 
 __all__ = ["RunDirectory", "described", "differences", "surroundings"]
@@ -231,7 +232,7 @@ def surroundings(arrays: list[np.ndarray]) -> dict[str, Any]:
             **{package: version_of(package) for package in _PACKAGES},
             "python": platform.python_version().rpartition(".")[0],
             "platform": f"{platform.machine()} {jax.default_backend()}",
-            "jax_default_matmul_precision": config.jax_default_matmul_precision,
+            "jax_default_matmul_precision": precision_of_products(),
             "jax_threefry_partitionable": bool(config.jax_threefry_partitionable),
         },
     }

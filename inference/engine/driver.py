@@ -14,8 +14,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import Any
 
-import jax
-
 from inference.display.progress import Display
 from inference.engine import programs
 from inference.engine.arrangements import arrange
@@ -24,6 +22,7 @@ from inference.engine.group import Group, Ran
 from inference.engine.ledger import Ledger, Values
 from inference.engine.pace import current_pace
 from inference.engine.stage import Outcome, Stage, Stop
+from inference.host.arithmetic import arithmetic, precision_of_products
 from inference.host.compiling import TRACING
 from inference.host.machine import Cost, peak_memory
 from inference.host.signals import Signals
@@ -72,15 +71,14 @@ class Driver:
         self.groups: list[Group] = []
         self.chains: list[Chain] = []
         self.ended, self.interrupted = "draws", False
-        config: Any = jax.config
-        self._products, self._wide = config.jax_default_matmul_precision, method.precision == "float64"
+        self._products = precision_of_products()
         self._running: dict[Future[Ran], Group] = {}
         self._arrangement, self._why = arrange(method)
         self._began = time.perf_counter()
 
     def run(self) -> Outcome:
         """Compile, run to the end, gather."""
-        with jax.enable_x64(self._wide), closing(self.ledger), self.display:
+        with arithmetic(self.stage.method.precision), closing(self.ledger), self.display:
             with TRACING:
                 self._compile()
             self._announce()
@@ -174,7 +172,7 @@ class Driver:
 
     def _piece(self, group: Group) -> Ran:
         """Run a piece of a group in a worker thread, which has a JAX configuration of its own."""
-        with jax.enable_x64(self._wide), jax.default_matmul_precision(self._products):
+        with arithmetic(self.stage.method.precision, self._products):
             return group.run(self._goal)
 
     def _finished(self) -> set[Future[Ran]]:
@@ -221,7 +219,7 @@ class Driver:
     def _cost(self) -> Cost:
         gradients = round(sum(chain.gradients for chain in self.chains))
         why = "; ".join(words for words in (self._why, self._arrangement.details) if words)
-        return Cost(*self._seconds(), gradients, peak_memory(), self._arrangement.name, why)
+        return Cost(*self._seconds(), gradients, peak_memory(), self._arrangement.name, why, self._products or "")
 
     def _seconds(self) -> tuple[float, float]:
         """The seconds spent compiling and running, earlier processes included."""

@@ -22,6 +22,7 @@ from typing import Any
 import jax
 
 from data.cache import user_cache
+from inference.host.arithmetic import arithmetic
 from inference.host.telling import tell
 
 __all__ = ["TRACING", "enable_compilation_cache", "in_a_hurry", "tracing"]
@@ -36,7 +37,7 @@ _HURRIED = (("xla_backend_optimization_level", 0), ("xla_cpu_use_fusion_emitters
 @contextmanager
 def tracing(precision: str) -> Iterator[None]:
     """Run a model's Python code in `precision`, while no other thread runs any model's."""
-    with TRACING, jax.enable_x64(precision == "float64"):
+    with TRACING, arithmetic(precision):
         yield
 
 

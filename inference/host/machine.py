@@ -26,6 +26,8 @@ class Cost:
         peak_memory: the process's largest resident size so far, in bytes; 0 where the system does not say.
         arrangement: how the chains shared the machine, "threads", "vectorised" or "sharded"; empty where none ran.
         arranged: why that was chosen, in words.
+        products: the precision of float32 products in the words of JAX, "highest" for instance; empty where neither the
+            user nor Touchstone has chosen one, as on a CPU, whose products have float32's own.
     """
 
     compile_seconds: float
@@ -34,6 +36,7 @@ class Cost:
     peak_memory: int
     arrangement: str = ""
     arranged: str = ""
+    products: str = ""
 
     @property
     def seconds(self) -> float:
@@ -41,13 +44,14 @@ class Cost:
         return self.compile_seconds + self.run_seconds
 
     def __add__(self, other: Cost) -> Cost:
-        """The cost of two stages that run one after the other; the arrangement is that of the second."""
+        """The cost of two stages that run one after the other; arrangement and products are those of the second."""
         return Cost(
             self.compile_seconds + other.compile_seconds,
             self.run_seconds + other.run_seconds,
             self.gradients + other.gradients,
             max(self.peak_memory, other.peak_memory),
             *((other.arrangement, other.arranged) if other.arrangement else (self.arrangement, self.arranged)),
+            other.products or self.products,
         )
 
 

@@ -22,6 +22,7 @@ from data.rows import spaced
 from data.tabular.reading import is_frame
 from inference.display.cards import card
 from inference.display.tables import Table
+from inference.host.arithmetic import arithmetic
 from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
 from inference.host.machine import Cost
@@ -272,7 +273,7 @@ class Posterior:
         outputs = []
         for network, weights, rows, centre in parts:
             (inputs,) = network.validate(rows, precision=self.method.precision)
-            with jax.enable_x64(self.method.precision == "float64"):
+            with arithmetic(self.method.precision):
                 outputs.append(network_outputs(network, weights, inputs, batch_size, centre))
         return Prediction.of(model.likelihood, np.concatenate(outputs, axis=2), draws)
 

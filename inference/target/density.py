@@ -20,13 +20,14 @@ log-likelihood of its rows.
 The log-likelihood of many rows is summed over blocks of rows in order, and its gradient with it, block by block: a
 block is small enough for the processor's cache, the memory does not grow with the rows, and what is summed depends on
 the number of rows alone. Everything is computed in the precision of the position; `exact_log_density` is in float64
-whatever that precision is, because a difference of two large float32 energies is mostly rounding.
+whatever that precision is, because a difference of two large float32 energies is mostly rounding. Where the device has
+no float64 of its own, the layers stay in float32, see `models.float32_layers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,19 +35,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from numpyro import handlers
-from numpyro.distributions import ImproperUniform
 from numpyro.distributions.transforms import biject_to
 from numpyro.infer.initialization import init_to_median, init_to_uniform
 
+from inference.host.arithmetic import has_float64
 from inference.target.arguments import Arguments, fingerprint
 from inference.target.plates import Rows, Subsampled
 from inference.target.row_blocks import log_likelihood_by_blocks
 from inference.target.row_shards import Counted, log_likelihood_by_slots
 from inference.target.trees import standard_normal
 from inference.target.unstable import at_position, constrained, jacobian_sites, log_probs, unconstrained
-from models.distributions import innermost
+from models.distributions import proper
+from models.float32_layers import with_float32_layers
 
-__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites", "proper"]
+__all__ = ["TEMPERINGS", "Data", "Position", "Target", "Terms", "View", "latent_sites"]
 
 TEMPERINGS = ("posterior", "likelihood")
 Position = dict[str, jax.Array]
@@ -119,6 +121,7 @@ class Target:
             `inference.target.arguments`.
         block: rows per block of the log-likelihood, if all arrays have one row per example; 0 takes all rows at once.
         exact: whether the model can be evaluated in float64; a model that insists on float32 somewhere can't.
+        narrow: whether the layers of a network stay in float32 there; by default, where the device lacks float64.
     """
 
     model: Callable[..., Any]
@@ -127,6 +130,7 @@ class Target:
     identity: str = ""
     block: int = 0
     exact: bool = True
+    narrow: bool = field(default_factory=lambda: not has_float64())
 
     def terms(self, position: Position, data: Data, view: View | None = None) -> Terms:
         """The three terms at a position, over all rows; computed in one piece if `view` has a handler of the layers."""
@@ -190,8 +194,10 @@ class Target:
             value = self.log_density(position, data)
             with jax.enable_x64(True):
                 return value.astype(jnp.float64)
+        narrow = self.narrow and all(leaf.dtype == jnp.float32 for leaf in position.values())
+        target = replace(self, model=with_float32_layers(self.model)) if narrow else self
         with jax.enable_x64(True):
-            return self.log_density(jax.tree.map(lambda leaf: leaf.astype(jnp.float64), position), data)
+            return target.log_density(jax.tree.map(lambda leaf: leaf.astype(jnp.float64), position), data)
 
     def constrain(self, position: Position, data: Data) -> dict[str, jax.Array]:
         """The sites' own values, and the model's deterministic sites."""
@@ -257,7 +263,7 @@ class Target:
         def value(site: dict[str, Any]) -> Any:
             if site["value"] is not None:
                 return None
-            if not proper(site):
+            if not proper(site.get("fn")):
                 return at_random(site)
             if site["name"] in held:
                 return at_median(site)
@@ -280,17 +286,12 @@ class Target:
         scales = {
             name: site["infer"]["start_scale"]
             for name, site in sites.items()
-            if "start_scale" in site["infer"] and not (how == "prior" and proper(site))
+            if "start_scale" in site["infer"] and not (how == "prior" and proper(site["fn"]))
         }
         normal = standard_normal(start_key, {name: position[name] for name in scales})
         means = {name: site["infer"].get("start_mean", 0.0) for name, site in sites.items()}
         starts = {name: scale * normal[name] for name, scale in scales.items()}
         return position | {name: start + means[name] if means[name] else start for name, start in starts.items()}
-
-
-def proper(site: dict[str, Any]) -> bool:
-    """Whether a site can be drawn from its prior."""
-    return not isinstance(innermost(site.get("fn")), ImproperUniform)
 
 
 def latent_sites(trace: dict[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from jax import lax
 from numpyro.distributions.transforms import biject_to
 
 from inference.host.compiling import in_a_hurry
-from inference.target.density import Data, Target, latent_sites, proper
+from inference.target.density import Data, Target, latent_sites
 from models import Network
+from models.distributions import proper
 
 __all__ = ["prior_scales", "relative_scales"]
 
@@ -71,7 +72,7 @@ def _prior_draws(target: Target, draws: int, data: Data, key: jax.Array) -> dict
     def one(key: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
         sites = latent_sites(target.trace(key, data, "prior"))
         return {
-            name: (biject_to(site["fn"].support).inv(site["value"]), jnp.array(proper(site)))
+            name: (biject_to(site["fn"].support).inv(site["value"]), jnp.array(proper(site["fn"])))
             for name, site in sites.items()
         }
 

@@ -10,6 +10,7 @@ from numpyro.infer import HMC, MCMC
 
 import inference
 import models
+from inference.host import arithmetic
 from inference.mcmc import leapfrog
 from inference.target.binding import bind
 from inference.target.vectors import Flattened, as_vector
@@ -24,7 +25,7 @@ def _outliers() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("scale", [0.35, 0.05])
-def test_acceptance_at_two_hundred_thousand_rows(scale):
+def test_acceptance_at_two_hundred_thousand_rows(scale, monkeypatch):
     x, y = _outliers()
     model = models.linear(likelihood=models.Gaussian(scale=scale))
     # The posterior's standard deviation is scale / sqrt(200,000) in each direction: a step is a quarter of that.
@@ -32,6 +33,9 @@ def test_acceptance_at_two_hundred_thousand_rows(scale):
     options = dict(method="hmc", chains=1, draws=60, warmup=10, progress=False, **steps)
     narrow = inference.run(model, x, y, **options).statistics
     wide = inference.run(model, x, y, precision="float64", **options).statistics
+    monkeypatch.setattr(arithmetic, "_platform", lambda: "tpu")  # then the layers stay in float32
+    layers = inference.run(model, x, y, **options).statistics
+    monkeypatch.undo()
     size = np.abs(narrow["lp"]).mean()
     peer = MCMC(
         HMC(model, **steps, adapt_step_size=False, adapt_mass_matrix=False),
@@ -40,11 +44,16 @@ def test_acceptance_at_two_hundred_thousand_rows(scale):
     start = {"output.weight": jnp.asarray([[1.0], [-0.5], [0.3], [0.0]]), "output.bias": jnp.zeros(1)}
     peer.run(jax.random.key(0), x, y, init_params=start, extra_fields=("accept_prob",))
     theirs = float(peer.get_extra_fields()["accept_prob"].mean())
-    rates = {name: float(each["acceptance_rate"].mean()) for name, each in (("float32", narrow), ("float64", wide))}
+    rates = {
+        name: float(each["acceptance_rate"].mean())
+        for name, each in (("float32", narrow), ("float64", wide), ("float32 layers", layers))
+    }
     print(f"|U| {size:.3g}; acceptance {rates}, NumPyro in float32 {theirs:.3f}")
     assert size > (3e7 if scale == 0.35 else 1e9)
     assert rates["float64"] > 0.97
     assert rates["float32"] > 0.97
+    assert rates["float32 layers"] > 0.97
+    assert np.sqrt(np.mean(layers["energy_noise"] ** 2)) < 0.05  # which a run would warn of
     assert theirs < (0.8 if scale == 0.35 else 0.2)  # or this case would be no test
 
 

@@ -10,6 +10,7 @@ import pytest
 import diagnostics
 import inference
 from inference.engine.arrangements import arrange
+from inference.host import arithmetic
 from inference.host.machine import Cost, device_memory
 
 
@@ -59,10 +60,30 @@ def test_a_pilot_is_arranged_as_its_chains(conjugate):
 def test_cost_and_report_say_which_and_why(conjugate, tmp_path):
     posterior = conjugate.run(method="hmc", chains=2, draws=10, warmup=0, step_size=0.05, start="random")
     assert (posterior.cost.arrangement, posterior.cost.arranged[:9]) == ("threads", "on a CPU,")
+    assert posterior.cost.products == ""
     text = diagnostics.report(posterior, path=tmp_path / "r.html").read_text()
     assert "chains in threads: on a CPU, chains in threads are faster than chains in one program." in text
     posterior.save(tmp_path / "p.npz")
     assert inference.load(tmp_path / "p.npz").cost == posterior.cost
+
+
+def test_a_run_says_how_precise_its_products_are(conjugate, tmp_path, monkeypatch):
+    options = dict(method="hmc", chains=1, draws=20, warmup=0, step_size=0.05, start="random")
+    monkeypatch.setattr(
+        arithmetic, "_platform", lambda: "tpu"
+    )  # its float64 is dear, and its products are not float32's
+    posterior = conjugate.run(**options, directory=tmp_path / "run")
+    assert posterior.cost.products == "highest"
+    assert posterior.statistics["acceptance_rate"].mean() > 0.9
+    assert posterior.statistics["energy_noise"].max() < 1e-3
+    assert '"jax_default_matmul_precision": "highest"' in (tmp_path / "run" / "run.json").read_text()
+    text = diagnostics.report(posterior, path=tmp_path / "r.html").read_text()
+    assert "Products of float32 numbers have JAX&#39;s precision &#39;highest&#39;." in text
+    with (
+        jax.default_matmul_precision("high"),
+        pytest.raises(ValueError, match="matmul_precision: 'highest' there, 'high'"),
+    ):
+        inference.resume(tmp_path / "run", progress=False)
 
 
 def test_costs_add_up_to_the_arrangement_of_the_chains():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -88,6 +89,44 @@ def test_exact_log_density_is_float64_in_the_middle_of_a_float32_program():
         wider = jax.tree.map(lambda leaf: leaf.astype(np.float64), position)
         np.testing.assert_allclose(wide, target.log_density(wider, data), rtol=1e-14)
     np.testing.assert_allclose(narrow, wide, rtol=1e-5)
+
+
+def test_layers_in_float32_leave_little_rounding_in_a_difference_of_energies():
+    # Residuals of up to 300, whose terms float32 rounds by up to 0.03 each: no sum of them can be better.
+    noise = np.clip(GENERATOR.standard_t(1.5, size=1000), -300, 300)
+    y = (X @ np.array([1.0, -0.5, 0.3, 0.0]) + noise).astype(np.float32)
+    target, data = bind(models.linear(likelihood=models.Gaussian(scale=0.35)), (X, y), 1.0, "posterior")[:2]
+    narrow = replace(target, narrow=True)
+    start, _ = target.start(jax.random.key(0), data)
+    positions = {name: leaf + 0.01 * GENERATOR.normal(size=(40, *leaf.shape)) for name, leaf in start.items()}
+    positions = jax.tree.map(lambda leaf: leaf.astype(np.float32), positions)
+
+    def energies(function):
+        return np.asarray(jax.jit(lambda p: jax.lax.map(lambda p: function(p, data), p))(positions), np.float64)
+
+    exact = energies(target.exact_log_density)
+    errors = {
+        name: float(np.std(energies(function) - exact))
+        for name, function in (("plain", target.log_density), ("narrow", narrow.exact_log_density))
+    }
+    print(errors)
+    assert errors["narrow"] < 1e-3
+    assert errors["plain"] > 20 * errors["narrow"]
+
+
+@pytest.mark.parametrize("name", ["hierarchical", "heteroscedastic"])
+def test_layers_in_float32_need_no_products_in_float64(name):
+    model, y = MODELS[name]
+    target, data = bind(model, (X, y), 0.7, "posterior", 300)[:2]  # in blocks, and 100 rows are left
+    position, _ = target.start(jax.random.key(0), data)
+
+    def products(narrow: bool) -> list[bool]:
+        program = jax.jit(replace(target, narrow=narrow).exact_log_density).lower(position, data).as_text()
+        return ["f64" in line for line in program.splitlines() if "dot_general" in line]
+
+    assert any(products(False))
+    assert products(True)
+    assert not any(products(True))
 
 
 @pytest.mark.parametrize("method", ["map", "hmc", "nuts", "svi"])
