@@ -28,13 +28,14 @@ import models
 from benchmarks.timing import medians, table
 from inference.target.binding import bind
 
-__all__ = ["main"]
+__all__ = ["images", "inside_a_sampler", "main"]
 
 _ROWS, _BLOCK, _REPEATS = 256, 16, 5
 Weights = dict[str, jax.Array]
 
 
-def _images() -> tuple[np.ndarray, np.ndarray]:
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """Noise in the shape of images, and labels."""
     generator = np.random.default_rng(0)
     return generator.normal(size=(_ROWS, 32, 32, 3)).astype(np.float32), generator.integers(0, 10, _ROWS)
 
@@ -44,9 +45,11 @@ def _tokens() -> tuple[np.ndarray, np.ndarray]:
     return generator.integers(0, 20_000, (_ROWS, 100)), generator.integers(0, 2, _ROWS)
 
 
-def _inside_a_sampler(model: Any, x: np.ndarray, y: np.ndarray) -> tuple[Callable[[], Any], Weights]:
-    """One gradient step of our log density in a loop, and the weights at which it is taken."""
-    target, data = bind(model, (x, y), 1.0, "posterior")[:2]
+def inside_a_sampler(
+    model: Any, x: np.ndarray, y: np.ndarray, block: int | None = None
+) -> tuple[Callable[[], Any], Weights]:
+    """One gradient step of our log density in a loop, and the weights at which it is taken; `block` rows at a time."""
+    target, data = bind(model, (x, y), 1.0, "posterior", block)[:2]
     data = jax.device_put(data)
     weights = jax.jit(lambda data: target.start(jax.random.key(0), data)[0])(data)
     return partial(_loop(lambda weights: jax.grad(target.log_density)(weights, data)), weights), weights
@@ -191,10 +194,10 @@ def main() -> None:
     """Print the time of each gradient, and ours as a multiple of the others; then the time of compiling."""
     rows: list[tuple[str, ...]] = [("network", "ours, in a sampler", "by hand", "ratio", "PyTorch", "ratio")]
     for name, model, (x, y), network, block in (
-        ("ResNet-20-FRN", models.resnet20_frn(), _images(), _resnet, _BLOCK),
+        ("ResNet-20-FRN", models.resnet20_frn(), images(), _resnet, _BLOCK),
         ("CNN-LSTM", models.cnn_lstm(), _tokens(), _cnn_lstm, _ROWS),
     ):
-        ours, weights = _inside_a_sampler(model, x, y)
+        ours, weights = inside_a_sampler(model, x, y)
         cases: dict[str, Callable[[], object]] = {"ours": ours}
         cases["hand"] = partial(_by_hand(network, x, y, block), weights)
         if network is _resnet and (pytorch := _pytorch(x, y)):

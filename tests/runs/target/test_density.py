@@ -102,7 +102,7 @@ def test_layers_in_float32_leave_little_rounding_in_a_difference_of_energies():
     positions = jax.tree.map(lambda leaf: leaf.astype(np.float32), positions)
 
     def energies(function):
-        return np.asarray(jax.jit(lambda p: jax.lax.map(lambda p: function(p, data), p))(positions), np.float64)
+        return np.asarray(jax.jit(jax.vmap(lambda position: function(position, data)))(positions), np.float64)
 
     exact = energies(target.exact_log_density)
     errors = {
