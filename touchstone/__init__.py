@@ -10,6 +10,7 @@ from touchstone.continuing import extend, resume
 from touchstone.judging import compare, report
 from touchstone.listing import list_data
 from touchstone.predicting import predict
+from touchstone.reproducing import reproduce
 from touchstone.running import run
 from touchstone.sweeping import sweep
 
@@ -29,6 +30,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "sweep": (sweep, "touchstone sweep moons --temperature 0.1,0.3,1,3 --hidden 20 --plot sweep.png"),
     "resume": (resume, "touchstone resume runs/b"),
     "extend": (extend, "touchstone extend runs/b --draws 2000"),
+    "reproduce": (reproduce, "touchstone reproduce cold_posteriors --quick --plot cold.png"),
     "data": (list_data, "touchstone data --json"),
 }
 
