@@ -5,7 +5,7 @@ from __future__ import annotations
 from diagnostics.checks.prior_predictive import prior_functions
 from diagnostics.plots.chains import effective_sizes, energies, losses, mixing, ranks, temperatures, traces
 from diagnostics.plots.comparison import assay
-from diagnostics.plots.curves import lines, pairs
+from diagnostics.plots.curves import histograms, lines, pairs
 from diagnostics.plots.functions import draws, probability_surface, sampled_functions
 from diagnostics.plots.images import labelled_images
 from diagnostics.plots.landscapes import paths
@@ -28,6 +28,7 @@ __all__ = [
     "draws",
     "effective_sizes",
     "energies",
+    "histograms",
     "inside_and_outside",
     "labelled_images",
     "lines",

@@ -1,4 +1,4 @@
-"""Figures of plain numbers: lines over one quantity, and clouds of draws of two."""
+"""Figures of plain numbers: lines over one quantity, histograms, and clouds of draws of two."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from models.validation import finite_array, one_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["lines", "pairs"]
+__all__ = ["histograms", "lines", "pairs"]
 
 _MARKED = 15  # so many points or fewer are measurements, and are marked; more are a curve
+_BINS = 60
 _DOTS = 1000  # of a cloud: more would only be blacker
 _STYLES = ("--", ":", "-.")
 
@@ -67,6 +68,31 @@ def lines(
     axes.set(xlabel=xlabel, ylabel=ylabel)
     if len(values) + len(expected or {}) > 1:
         axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def histograms(values: Mapping[str, Any], *, xlabel: str = "", title: str = "") -> Figure:
+    """Shares of numbers, in bins that all have in common; a few numbers are a line each.
+
+    Args:
+        values: by name, numbers of any shape.
+        xlabel: what they are.
+        title: the title.
+    """
+    numbers = {name: finite_array(name, each).ravel().astype(np.float64) for name, each in values.items()}
+    every = np.concatenate(list(numbers.values()))
+    edges = np.histogram_bin_edges(every, _BINS)
+    figure, (axes,) = chart([title])
+    for (name, each), colour in zip(numbers.items(), cycle(COLOURS), strict=False):
+        if len(each) <= _MARKED:
+            for i, number in enumerate(each):
+                axes.axvline(number, color=colour, lw=1.5, label=name if i == 0 else None)
+            continue
+        shares = np.histogram(each, edges)[0] / len(each)
+        axes.stairs(shares, edges, color=colour, fill=True, alpha=0.3, lw=0)
+        axes.stairs(shares, edges, color=colour, lw=1.2, label=name)
+    axes.set(xlabel=xlabel, ylabel="share")
+    axes.legend(frameon=False, fontsize="small")
     return figure
 
 

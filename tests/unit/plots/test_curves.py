@@ -30,6 +30,19 @@ def test_lines_that_do_not_fit():
         plots.lines([1.0], {}, log="z")
 
 
+def test_histograms_share_their_bins_and_few_numbers_are_lines():
+    axes = plots.histograms({"draws": np.arange(100.0).reshape(4, 25), "modes": [120.0, 130.0]}, xlabel="lp").axes[0]
+    filled, outline = axes.patches
+    shares, edges, _ = outline.get_data()
+    assert shares.sum() == pytest.approx(1.0)
+    assert (edges[0], edges[-1]) == (0.0, 130.0)
+    assert [line.get_xdata()[0] for line in axes.lines] == [120.0, 130.0]
+    assert axes.get_legend_handles_labels()[1] == ["draws", "modes"]
+    np.testing.assert_array_equal(filled.get_data().values, shares)
+    with pytest.raises(ValueError, match="'a'|a "):
+        plots.histograms({"a": [1.0, np.nan]})
+
+
 def test_pairs_have_clouds_and_points():
     generator = np.random.default_rng(0)
     wide, narrow = generator.normal(size=(2, 4, 600)), 0.1 * generator.normal(size=(2, 50))
