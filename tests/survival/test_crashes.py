@@ -297,7 +297,7 @@ def test_sigterm_saves_what_no_interval_would_have(tmp_path, monkeypatch, at_pac
 
 
 def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch, at_pace):
-    options = {**METHODS["nuts"], "draws": 2000, "start": "random"}  # enough for a slow machine to notice in time
+    options = {**METHODS["nuts"], "draws": 2000, "start": "random"}
     plain = _run(**options)
     original, calls = chains.Chain.take, []
 
@@ -305,6 +305,8 @@ def test_ctrl_c_can_be_resumed(tmp_path, monkeypatch, at_pace):
         calls.append(self)
         if len(calls) == 60:
             os.kill(os.getpid(), signal.SIGINT)
+        if len(calls) >= 60:
+            time.sleep(0.005)  # 20 s in all, for the main thread of a busy machine to notice
         return original(self, *args)
 
     at_pace(piece_seconds=1e-9)
