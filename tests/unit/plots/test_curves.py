@@ -39,7 +39,7 @@ def test_histograms_share_their_bins_and_few_numbers_are_lines():
     assert [line.get_xdata()[0] for line in axes.lines] == [120.0, 130.0]
     assert axes.get_legend_handles_labels()[1] == ["draws", "modes"]
     np.testing.assert_array_equal(filled.get_data().values, shares)
-    with pytest.raises(ValueError, match="'a'|a "):
+    with pytest.raises(ValueError, match="a must be finite"):
         plots.histograms({"a": [1.0, np.nan]})
 
 
