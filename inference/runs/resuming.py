@@ -37,7 +37,7 @@ from inference.runs.starts import fits, start_of
 from models import restored_model, to_recipe
 from models.validation import positive_number
 
-__all__ = ["check_more", "execute_in", "extend_directory", "look", "resume"]
+__all__ = ["check_more", "check_unused", "execute_in", "extend_directory", "look", "resume"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -74,6 +74,16 @@ def execute_in(
             )
         folder.create(asked, arrays)
         return execute(planned, folder.stage, progress)
+
+
+def check_unused(directory: str | Path) -> None:
+    """Raise ValueError if a run can't begin in a directory because something is in it."""
+    with RunDirectory(directory) as folder:
+        if folder.exists():
+            raise ValueError(
+                f"{directory} holds a run; go on with it by inference.resume({str(directory)!r}), or use another "
+                "directory"
+            )
 
 
 def resume(

@@ -17,7 +17,7 @@ from inference.results.posterior import Posterior
 from inference.runs.execution import execute, plan
 from inference.runs.given_starts import is_given
 from inference.runs.partly_stochastic import partly_stochastic
-from inference.runs.resuming import execute_in
+from inference.runs.resuming import check_unused, execute_in
 from models.validation import positive_number
 
 __all__ = ["run"]
@@ -79,6 +79,8 @@ def run(
     positive_number("save_every", save_every)
     fitting = None
     if stochastic is not None:
+        if directory is not None:
+            check_unused(directory)  # before the fit
         model, fitting = partly_stochastic(
             model, args, stochastic, weights, chosen.precision, plain_seed(seed), progress
         )

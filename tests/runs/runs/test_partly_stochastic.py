@@ -12,6 +12,7 @@ import diagnostics
 import inference
 import models
 from inference import mixing
+from inference.runs import partly_stochastic
 from inference.sweeps import variations
 from tests.helpers.small_run import crash_after, same
 
@@ -98,6 +99,19 @@ def test_files_directories_and_reports_know_the_fixed_weights(tmp_path):
     judged = diagnostics.convergence(loaded)
     assert judged.aligned is None
     assert {name.partition("[")[0] for name in judged.weights.names} == {"output.weight", "output.bias"}
+
+
+def test_a_directory_that_is_taken_is_refused_before_the_fit(tmp_path, monkeypatch):
+    def fit(*_):
+        raise AssertionError("fitted first")
+
+    monkeypatch.setattr(partly_stochastic, "execute", fit)
+    (tmp_path / "letter.txt").write_text("")
+    with pytest.raises(ValueError, match=r"is not empty \(letter.txt\)"):
+        inference.run(MODEL, X, Y, directory=tmp_path, stochastic="output", **SHORT)
+    inference.run(MODEL, X, Y, directory=tmp_path / "a", method="map", steps=2, progress=False)
+    with pytest.raises(ValueError, match="holds a run; go on with it by"):
+        inference.run(MODEL, X, Y, directory=tmp_path / "a", stochastic="output", **SHORT)
 
 
 def test_what_is_lost_against_the_whole_posterior_is_measured():
