@@ -24,6 +24,7 @@ __all__ = [
     "is_missing",
     "is_number",
     "refuse_infinite",
+    "refuse_mixtures",
     "refuse_objects",
     "texts",
     "without",
@@ -38,14 +39,19 @@ MOST_EMBEDDED = 1000
 MISSING = "(missing)"
 """The category of a value that is not there."""
 
-_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_SHORT = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_MONTH = rf"{_SHORT}[a-z]*\.?"
+_YEAR = r"(19|20)\d\d"
 _CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?"
 _DATE = re.compile(
     r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{4}-(0[1-9]|1[0-2])"
-    rf"|\d{{1,2}}[. -]+{_MONTH}[ -]+\d{{2,4}}|{_MONTH} +\d{{1,2}},? +\d{{4}})([ T].*)?\s*|\s*{_CLOCK}\s*",
+    rf"|\d{{1,2}}[. -]+{_MONTH}[ -]+\d{{2,4}}|{_MONTH} +\d{{1,2}},? +\d{{4}}"
+    rf"|{_MONTH}[ -]+{_YEAR}|{_SHORT}-\d\d|Q[1-4][ -]?{_YEAR}|{_YEAR}[ -]?Q[1-4])([ T].*)?\s*|\s*{_CLOCK}\s*",
     re.IGNORECASE,
 )
 _LOOKED_AT = 1000  # rows of text that are looked at to see whether they are dates or numbers
+_FEW_ROWS = 10  # from which on text that is another one in every row is refused
+_BESIDE_DIGITS = str.maketrans("", "", ",'$€£¥%\u00a0\u202f ")  # how people write 1,200 and $5 and 12 %
 _SHOWN = 3  # values in a message
 
 
@@ -146,8 +152,7 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
         return Column(name, "boolean")
     if is_number(values) and not embed:
         return Column(name, "number", missing=missing)
-    if not _is_categorical(values):
-        _refuse_mixtures(name, values)
+    refuse_mixtures(f"column {name!r}", values, without(name))
     categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
     most = MOST_EMBEDDED if embed else MOST_CATEGORIES
     if len(categories) > most:
@@ -155,6 +160,12 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
         raise Refused(
             f"column {name!r} has {len(categories):,} different values, such as {categories[0]!r}, and at most "
             f"{most:,} can be inputs; put rare ones together, {other}{without(name)}"
+        )
+    present = values[~is_missing(values)]
+    if not (embed or _is_categorical(values)) and len(present) >= _FEW_ROWS and present.nunique() == len(present):
+        raise Refused(
+            f"column {name!r} has another value in every row, such as {categories[0]!r}, so it names rows and says "
+            f"nothing about new ones; turn it into something that rows share, or {without(name)}"
         )
     units = min(8, math.ceil(math.sqrt(len(categories)))) if embed else 0
     return Column(name, "embedded" if embed else "category", categories, units=units)
@@ -239,23 +250,30 @@ def refuse_objects(name: str, values: Any) -> None:
         )
 
 
-def _refuse_mixtures(name: str, values: Any) -> None:
-    """Raise `Refused` for text that is mostly numbers."""
-    some = _some_texts(values)
-    no_numbers = [text for text in some if not _reads_as_number(text)]
+def refuse_mixtures(what: str, values: Any, otherwise: str) -> None:
+    """Raise `Refused` for text that is mostly numbers, unless the user has said that it is categories.
+
+    Args:
+        what: the column, in the words of the message.
+        values: the column.
+        otherwise: the last thing that the user may do about it.
+    """
+    some = [] if _is_categorical(values) else _some_texts(values)
+    no_numbers = [text for text in some if not _is_float(text.translate(_BESIDE_DIGITS))]
     if some and len(no_numbers) < len(some) / 2:
         shown = ", ".join(map(repr, dict.fromkeys(no_numbers[:_SHOWN])))
+        written = next((text for text in some if not _is_float(text)), some[0])
         raise Refused(
-            f"column {name!r} is mostly numbers, but holds text too"
-            + (f", such as {shown}" if shown else " that is written like numbers")
+            f"{what} is mostly numbers, but "
+            + (f"holds text too, such as {shown}" if shown else f"they are written as text, such as {written!r}")
             + "; leave such cells empty if they are missing, write numbers with a point before their decimals and "
-            f"nothing else between their digits, or {without(name)}"
+            f"nothing else between or beside their digits, or {otherwise}"
         )
 
 
-def _reads_as_number(text: str) -> bool:
+def _is_float(text: str) -> bool:
     try:
-        float(text.replace(",", ""))
+        float(text)
     except ValueError:
         return False
     return True

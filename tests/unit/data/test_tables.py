@@ -115,7 +115,26 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
         ({"day": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "such as the year, the month"),
         ({"day": [datetime.time(9, 15), datetime.time(17)] * 20}, "column 'day' holds dates or times"),
         ({"price": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "the target 'price' holds dates"),
-        ({"size": ["1,200", "950"] * 20}, "column 'size' is mostly numbers"),
+        ({"day": ["Jan 2024", "February 2024"] * 20}, "column 'day' holds dates"),
+        ({"day": ["Jan-24", "Mar-24"] * 20}, "column 'day' holds dates"),
+        ({"day": ["Q1 2024", "2024-Q2"] * 20}, "column 'day' holds dates"),
+        (
+            {"size": ["950", "1,200"] * 20},
+            "column 'size' is mostly numbers, but they are written as text, such as '1,200'",
+        ),
+        (
+            {"size": ["$950", "12 %"] * 20},
+            r"nothing else between or beside their digits, or leave it out \(--drop 'size'",
+        ),
+        (
+            {"price": ["12.5", "13", "unknown"] * 13 + ["14"]},
+            "the target 'price' is mostly numbers, .*such as 'unknown'",
+        ),
+        ({"price": ["$12", "$13"] * 20}, "'price' is mostly numbers, .* or take it for classes"),
+        (
+            {"id": [f"flat {i}" for i in range(40)]},
+            r"'id' has another value in every row, such as 'flat 0'.*--drop 'id'",
+        ),
         ({"size": ["1,5", "2,25"] * 20}, "write numbers with a point before their decimals"),
         ({"size": ["12", "n/k", "13", "14"] * 10}, "such as 'n/k'"),
         ({"where": [f"p{i % 30}" for i in range(40)], "price": "a"}, "the target 'price' has one class, 'a'"),
@@ -132,6 +151,33 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
 def test_what_can_not_be_used_is_refused_by_the_name_of_the_column(frame, change, message):
     with pytest.raises(ValueError, match=message):
         data.table(frame.assign(**change), target="price")
+
+
+def test_all_columns_that_can_not_be_used_are_named_at_once(frame):
+    odd = frame.assign(day=["2024-01-31", "2024-02-01"] * 20, id=[f"flat {i}" for i in range(40)])
+    with pytest.raises(ValueError, match=r"(?s)column 'day' holds dates.*\ncolumn 'id' has another value in every row"):
+        data.table(odd, target="price")
+
+
+def test_text_that_only_looks_like_dates_or_names_of_rows_is_categories(frame):
+    streets = ["Market 12", "Junction 7", "Mayfield 21", "Q1"] * 10
+    few = pd.DataFrame({"who": ["ann", "bob", "cid"], "y": [1.0, 2.5, 3.0]})
+    ids = pd.Categorical([f"flat {i}" for i in range(40)])
+    assert data.table(frame.assign(street=streets), target="price").schema.columns[-1].kind == "category"
+    assert data.table(few, target="y").inputs == ("who=ann", "who=bob", "who=cid")
+    assert len(data.table(frame.assign(id=ids), target="price").schema.columns[-1].categories) == 40
+    assert data.table(frame.assign(id=ids.astype(str)), target="price", embed=["id"]).schema.embedded
+    assert data.table(frame.assign(price=["12", "13"] * 20), target="price", task="classification").classes == 2
+
+
+def test_what_columns_were_taken_for_is_told(frame):
+    more = frame.assign(city=["Ulm", "Bonn"] * 20)
+    assert data.table(more, target="price", embed=["city"]).remarks[-1] == (
+        "the inputs are numbers: 'area', 'rooms'; booleans: 'garden'; categories: 'colour' (4); "
+        "embedded categories: 'city' (2)"
+    )
+    many = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 13)), columns=list("abcdefghijkly"))
+    assert data.table(many, target="y").remarks[-1].endswith("'i', 'j' and 2 more")
 
 
 def test_many_categories_are_refused_with_a_way_out():
