@@ -210,7 +210,7 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
     if as_number:
         refuse_infinite(name, values)
     elif task != "classification":
-        refuse_mixtures(f"the target {name!r}", values, "take it for classes (--task classification, task=...)")
+        refuse_mixtures(f"the target {name!r}", values, "or take it for classes (--task classification, task=...)")
     distinct = values.nunique()
     if task is None:
         integers = as_number and bool((values == values.round()).all())

@@ -113,6 +113,9 @@ class Column:
         """
         known = {category: code for code, category in enumerate(self.categories)}
         names = texts(values)
+        if is_number(values) or _is_boolean(values):  # as a file reads whose "01" and "02" have no "2A" beside them
+            read = [_as_read(category) for category in self.categories]
+            known = {name: code for code, name in enumerate(read) if read.count(name) == 1}
         codes = np.array([known.get(name, -1) for name in names], np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
@@ -152,7 +155,9 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
         return Column(name, "boolean")
     if is_number(values) and not embed:
         return Column(name, "number", missing=missing)
-    refuse_mixtures(f"column {name!r}", values, without(name))
+    if not embed:
+        codes = f"embed it if they are codes (--embed {name!r}, embed=[{name!r}])"
+        refuse_mixtures(f"column {name!r}", values, f"{codes}, or {without(name)}")
     categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
     most = MOST_EMBEDDED if embed else MOST_CATEGORIES
     if len(categories) > most:
@@ -253,10 +258,7 @@ def refuse_objects(name: str, values: Any) -> None:
 def refuse_mixtures(what: str, values: Any, otherwise: str) -> None:
     """Raise `Refused` for text that is mostly numbers, unless the user has said that it is categories.
 
-    Args:
-        what: the column, in the words of the message.
-        values: the column.
-        otherwise: the last thing that the user may do about it.
+    The message calls the column `what`, and its advice ends with `otherwise`.
     """
     some = [] if _is_categorical(values) else _some_texts(values)
     no_numbers = [text for text in some if not _is_float(text.translate(_BESIDE_DIGITS))]
@@ -267,7 +269,7 @@ def refuse_mixtures(what: str, values: Any, otherwise: str) -> None:
             f"{what} is mostly numbers, but "
             + (f"holds text too, such as {shown}" if shown else f"they are written as text, such as {written!r}")
             + "; leave such cells empty if they are missing, write numbers with a point before their decimals and "
-            f"nothing else between or beside their digits, or {otherwise}"
+            f"nothing else between or beside their digits; {otherwise}"
         )
 
 
@@ -277,6 +279,13 @@ def _is_float(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _as_read(category: str) -> str:
+    """The category that text becomes if all of its column are numbers, or booleans."""
+    if category.lower() in ("true", "false"):
+        return category.capitalize()
+    return f"{float(category):.15g}" if _is_float(category) else category
 
 
 def _first_in_words(values: Any) -> str:

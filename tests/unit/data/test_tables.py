@@ -124,7 +124,7 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
         ),
         (
             {"size": ["$950", "12 %"] * 20},
-            r"nothing else between or beside their digits, or leave it out \(--drop 'size'",
+            r"nothing else between or beside their digits; embed it .*, or leave it out \(--drop 'size'",
         ),
         (
             {"price": ["12.5", "13", "unknown"] * 13 + ["14"]},
@@ -296,6 +296,24 @@ def test_what_the_user_calls_a_category_is_one_and_decimals_are_numbers(frame):
 def test_one_column_is_no_table(odd):
     with pytest.raises(TypeError, match="a table must be a"):
         data.table(odd, target="y")
+
+
+def test_codes_are_categories_whatever_a_file_makes_of_them(frame):
+    """A file of rows that hold "01" and no "2A" is read as numbers, and one of "true" and no "maybe" as booleans."""
+    coded = frame.assign(place=["01", "02", "2A", "2B"] * 10, sure=["true", "false", "maybe", "1"] * 10)
+    schema = data.table(coded, target="price").schema
+    some = coded.iloc[[0, 1, 4]]
+    as_read = some.assign(place=[1, 2, 1], sure=[True, False, True])
+    np.testing.assert_array_equal(schema.raw(as_read), schema.raw(some))
+    with pytest.raises(ValueError, match="column 'place' has '4' in row 0"):
+        schema.raw(some.assign(place=4))
+    twins = data.table(frame.assign(place=["1", "01", "2A", "2B"] * 10), target="price").schema
+    with pytest.raises(ValueError, match="column 'place' has '1' in row 0"):  # which of the two is not known any more
+        twins.raw(some.assign(place=1))
+    mostly = frame.assign(place=["01", "02", "03", "2A"] * 10)
+    with pytest.raises(ValueError, match=r"such as '2A'.*embed it if they are codes \(--embed 'place'"):
+        data.table(mostly, target="price")
+    assert data.table(mostly, target="price", embed=["place"]).schema.embedded[0].categories == ("01", "02", "03", "2A")
 
 
 class _Foreign:
