@@ -35,6 +35,8 @@ def predict(
     import pandas
 
     with answering(as_json) as answer:
+        if out is not None and out.exists() and out.samefile(table):
+            raise ValueError(f"{out} is the table itself; name another file for the predictions")
         found = loaded([posterior])
         if method is not None and method not in found:
             raise ValueError(f"--method must be one of {', '.join(found)}, got {method!r}")
@@ -54,7 +56,8 @@ def predict(
         written = pandas.concat([read(table, as_text=True), wide[added]], axis=1)  # their cells as they wrote them
         answer.say(rows=len(rows), columns=added, outside=outside, out=out)
         if out is None:
-            answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=wide.to_dict("records"))
+            given = wide.astype(object).where(wide.notna(), None)  # which has no other word for what is missing
+            answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=given.to_dict("records"))
             return
         write(written if out.suffix not in (".parquet", ".pq") else wide, out)
         beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
