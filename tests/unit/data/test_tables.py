@@ -266,11 +266,16 @@ def test_files_that_are_no_tables(tmp_path, monkeypatch):
         data.table(packed, target="y")
 
 
-def test_parquet_is_read_where_pyarrow_is(frame, tmp_path):
+def test_parquet_is_read_where_pyarrow_is(frame, tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     if importlib.util.find_spec("pyarrow"):
         reading.write(frame, path)
         assert data.table(path, target="price").inputs == data.table(frame, target="price").inputs
+        reading.write(pd.DataFrame({"a": np.zeros(100_000), "y": 1.0}), path)
+        monkeypatch.setattr(reading, "LARGEST", 10**6)
+        assert path.stat().st_size < reading.LARGEST
+        with pytest.raises(ValueError, match="unpacked it has more than"):
+            data.table(path, target="y")
         return
     with pytest.raises(ValueError, match="needs pyarrow"):
         reading.write(frame, path)
