@@ -65,7 +65,7 @@ class Scaler:
         return ((x - self.x_location) / self.x_scale).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """One part of a data set, standardised by the training part.
 
@@ -90,6 +90,9 @@ class Split:
     picture: tuple[int, ...] | None = None
     origin: Origin | None = None
     rows: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"<Split '{self.name}': {_in_words(self)}>"
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -130,7 +133,7 @@ class Split:
         return prediction.rescaled(self.scaler.y_location, self.scaler.y_scale)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A data set as it came, in its own units.
 
@@ -176,6 +179,9 @@ class Dataset:
             object.__setattr__(self, "picture", self.x.shape[1:])
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y need one row per example each, got {len(self.x)} and {len(self.y)} rows")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}': {_in_words(self)}>"
 
     def __len__(self) -> int:
         return len(self.x)
@@ -231,6 +237,14 @@ class Dataset:
             return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture, origin, rows)
 
         return part(train, "train"), part(test, "test")
+
+
+def _in_words(rows: Split | Dataset) -> str:
+    """How many rows there are, and of what."""
+    targets = "1 target" if rows.y.ndim == 1 else f"{rows.y.shape[1]} targets"
+    shape = " x ".join(map(str, rows.x.shape[1:]))
+    inputs = f"{shape} input{'' if shape == '1' else 's'}"
+    return f"{len(rows.x):,} rows of {inputs}, {targets if rows.classes is None else f'{rows.classes} classes'}"
 
 
 def _location_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ _FEW_INTEGERS = 20  # different integers up to which a target counts as classes
 _SHOWN = 5  # classes in a remark
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Dataset):
     """A data set that is a table; what `data.table` gives.
 
@@ -48,6 +48,9 @@ class Table(Dataset):
     schema: Schema = field(default_factory=lambda: Schema((), TargetColumn("")))
     remarks: tuple[str, ...] = ()
     frame: Any = None
+
+    def __repr__(self) -> str:
+        return "\n".join([super().__repr__(), *self.remarks])
 
     def _parts(self, train: np.ndarray, test: np.ndarray, how: dict[str, Any]) -> tuple[Split, Split]:
         schema = self.schema.fitted(self.x[train], self.y[train])

@@ -180,6 +180,17 @@ def test_what_columns_were_taken_for_is_told(frame):
     assert data.table(many, target="y").remarks[-1].endswith("'i', 'j' and 2 more")
 
 
+def test_a_table_shows_what_it_is_and_no_numbers(frame):
+    table = data.table(frame, target="price")
+    first, *remarks = repr(table).splitlines()
+    assert first == "<Table 'table': 40 rows of 8 inputs, 1 target>"
+    assert remarks == list(table.remarks)
+    train, _ = data.table(frame.assign(price=["a", "b"] * 20), target="price").split()
+    assert repr(train) == "<Split 'table, train': 36 rows of 8 inputs, 2 classes>"
+    assert repr(data.load("gap", n=30)) == "<Dataset 'gap': 30 rows of 1 input, 1 target>"
+    assert repr(data.load("digits")) == "<Dataset 'digits': 1,797 rows of 64 inputs, 10 classes>"
+
+
 def test_many_categories_are_refused_with_a_way_out():
     many = pd.DataFrame(
         {"id": [f"customer {i}" for i in range(10_000)], "a": np.arange(10_000.0), "y": [0.5, 1] * 5000}
