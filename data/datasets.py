@@ -204,6 +204,8 @@ class Dataset:
         fraction = 0.1 if test is None else test
         if not 0 < fraction < 1:
             raise ValueError(f"test must be a fraction above 0 and below 1, got {test!r}")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"the seed of a split must be an integer of 0 or above, got {seed!r}")
         if len(self) < 2:
             raise ValueError(f"'{self.name}' has {len(self)} rows; a split needs at least 2")
         rows = np.random.default_rng(seed).permutation(len(self))

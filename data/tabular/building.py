@@ -175,6 +175,8 @@ def _check_columns(frame: Any, target: str, drop: tuple[str, ...], embed: tuple[
                 raise Refused(f"{what}: the table has no column {name!r}; {hint}it has {listed}")
     if target in drop or target in embed:
         raise ValueError(f"the target {target!r} can't be dropped or embedded")
+    if both := set(drop) & set(embed):
+        raise ValueError(f"column {min(both)!r} can't be both dropped and embedded")
 
 
 def _rows(frame: Any, columns: list[str], target: str, missing: str, remarks: list[str]) -> Any:

@@ -210,6 +210,7 @@ def test_many_categories_are_refused_with_a_way_out():
         ({"target": "pric"}, "target: the table has no column 'pric'; did you mean 'price'"),
         ({"target": "price", "drop": ["are"]}, "drop: the table has no column 'are'"),
         ({"target": "price", "embed": ["price"]}, "can't be dropped or embedded"),
+        ({"target": "price", "embed": ["colour"], "drop": ["colour"]}, "'colour' can't be both dropped and embedded"),
         ({"target": "price", "task": "ranking"}, "task must be one of regression, classification"),
         ({"target": "price", "missing": "mean"}, "missing must be one of unknown, drop, refuse"),
         ({"target": "colour", "task": "regression"}, "regression needs numbers"),
