@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import data
+import inference
 from data.tabular.reading import read, write
 from touchstone.answers import AsJSON, answering
 from touchstone.folders import loaded, with_predictions
 
-__all__ = ["predict"]
+__all__ = ["by_blocks", "predict"]
+
+_AT_ONCE = 2**24  # outputs, one for each row and draw; a prediction keeps some 30 bytes for each
+_FEWEST = 400  # draws of a point estimate where numbers are missing
 
 
 def predict(
@@ -49,7 +54,7 @@ def predict(
                 f"{posterior} was not run on a table, so it does not know what the columns of {table} mean"
             )
         rows = read(table)
-        predicted = chosen.predict(rows).to_frame(probability)
+        predicted = by_blocks(chosen, schema, rows, probability)
         outside = int((predicted["outside"] != "").sum())
         wide = with_predictions(rows, predicted, schema.target.name)
         added = list(wide.columns[len(rows.columns) :])
@@ -62,3 +67,17 @@ def predict(
         write(written if out.suffix not in (".parquet", ".pq") else wide, out)
         beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
         answer.say(f"written: {out}, {len(rows):,} rows with {', '.join(added)}{beyond}")
+
+
+def by_blocks(posterior: inference.Posterior, schema: data.Schema, rows: Any, probability: float) -> Any:
+    """The predictions of a table as a data frame, by blocks of rows, so that memory is bounded."""
+    import pandas
+
+    chains, draws = posterior.shape
+    outputs = max(chains * draws, _FEWEST) * len(schema.target.classes or (0,))
+    size = max(_AT_ONCE // outputs, 1)
+    for column in schema.columns if len(rows) > size else ():  # a message names the row of the table, not of a block
+        if column.name in rows:
+            (column.codes if column.categories else column.numbers)(rows[column.name])
+    blocks = (rows.iloc[first : first + size] for first in range(0, max(len(rows), 1), size))
+    return pandas.concat([posterior.predict(block).to_frame(probability) for block in blocks])
