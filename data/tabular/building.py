@@ -99,6 +99,7 @@ def table(
         FileNotFoundError: if there is no such file.
     """
     _check_words(task, missing)
+    target = str(target)  # a frame made of an array has numbers for names
     names = _names("drop", drop), _names("embed", embed)
     frame = as_frame(frame_or_path)
     _check_columns(frame, target, *names)

@@ -309,6 +309,12 @@ def test_what_the_user_calls_a_category_is_one_and_decimals_are_numbers(frame):
     np.testing.assert_array_equal(table.schema.raw(read)[:, :9], table.schema.raw(frame.assign(grade=grades))[:, :9])
 
 
+def test_columns_with_numbers_for_names():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 4)))
+    table = data.table(frame, target=3, drop=[0])
+    assert (table.inputs, table.schema.target.name) == (("1", "2"), "3")
+
+
 @pytest.mark.parametrize("odd", [pd.Series([1.0, 2.0]), pd.DataFrame({"y": [1.0, 2.0]})["y"].to_numpy()])
 def test_one_column_is_no_table(odd):
     with pytest.raises(TypeError, match="a table must be a"):
