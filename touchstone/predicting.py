@@ -65,7 +65,7 @@ def predict(
             answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=given.to_dict("records"))
             return
         write(written if out.suffix not in (".parquet", ".pq") else wide, out)
-        beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
+        beyond = f"; outside the range of the training rows in some column: {outside:,}" if outside else ""
         answer.say(f"written: {out}, {len(rows):,} rows with {', '.join(added)}{beyond}")
 
 

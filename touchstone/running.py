@@ -119,7 +119,7 @@ def _keep(answer: Answer, out: Path | None, posteriors: dict[str, inference.Post
         answer.say(str(diagnostics.convergence(posterior)))
     if len(posteriors) > 1 and all(posterior.complete for posterior in posteriors.values()):
         comparison = diagnostics.compare(posteriors, chosen.test, default_reference(posteriors))
-        answer.say(f"\n{comparison}\n\n{comparison.summary}", summary=comparison.summary)
+        answer.say(f"\n{comparison}\n\n{comparison.closeness}".rstrip(), summary=comparison.summary)
 
 
 def _result(posterior: inference.Posterior, chosen: Chosen) -> dict[str, Any]:
