@@ -10,12 +10,13 @@ import typer
 import data
 import inference
 from data.tabular.reading import read, write
+from inference.display.progress import Display
 from touchstone.answers import AsJSON, answering
 from touchstone.folders import loaded, with_predictions
 
 __all__ = ["by_blocks", "predict"]
 
-_AT_ONCE = 2**24  # outputs, one for each row and draw; a prediction keeps some 30 bytes for each
+_AT_ONCE = 2**23  # outputs, one for each row and draw; a prediction keeps some 40 bytes for each
 _FEWEST = 400  # draws of a point estimate where numbers are missing
 
 
@@ -79,5 +80,9 @@ def by_blocks(posterior: inference.Posterior, schema: data.Schema, rows: Any, pr
     for column in schema.columns if len(rows) > size else ():  # a message names the row of the table, not of a block
         if column.name in rows:
             (column.codes if column.categories else column.numbers)(rows[column.name])
-    blocks = (rows.iloc[first : first + size] for first in range(0, max(len(rows), 1), size))
-    return pandas.concat([posterior.predict(block).to_frame(probability) for block in blocks])
+    predicted = []
+    with Display("predict", len(rows), counted="row", enabled=len(rows) > size) as display:
+        for first in range(0, max(len(rows), 1), size):
+            predicted.append(posterior.predict(rows.iloc[first : first + size]).to_frame(probability))
+            display.update(min(first + size, len(rows)))
+    return pandas.concat(predicted)

@@ -36,17 +36,19 @@ def test_a_data_frame_is_predicted_in_its_units_with_its_index(run):
     assert some.to_frame().index.tolist() == rows.index[1:3].tolist()
 
 
-def test_a_long_table_is_predicted_block_by_block(run, monkeypatch):
+def test_a_long_table_is_predicted_block_by_block(run, monkeypatch, capsys):
     frame, train, _, posterior = run
     rows, schema = frame.dropna(), train.origin.schema
     whole = predicting.by_blocks(posterior, schema, rows, 0.8)
     pd.testing.assert_frame_equal(whole, posterior.predict(rows).to_frame(0.8))
+    assert not capsys.readouterr().err
     sizes: list[int] = []
     predict = inference.Posterior.predict
     monkeypatch.setattr(inference.Posterior, "predict", lambda self, x: sizes.append(len(x)) or predict(self, x))
     monkeypatch.setattr(predicting, "_AT_ONCE", 25 * posterior.shape[0] * posterior.shape[1])
     pd.testing.assert_frame_equal(predicting.by_blocks(posterior, schema, rows, 0.8), whole, rtol=1e-5)
     assert sizes == [25, 25, 8]
+    assert "predict: 58 rows in" in capsys.readouterr().err
     for changed, message in (
         (rows.assign(colour=["red"] * 57 + ["pink"]), "'pink' in row 57"),
         (rows.drop(columns="garden"), "no column 'garden'"),
