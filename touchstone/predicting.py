@@ -77,8 +77,9 @@ def by_blocks(posterior: inference.Posterior, schema: data.Schema, rows: Any, pr
     chains, draws = posterior.shape
     outputs = max(chains * draws, _FEWEST) * len(schema.target.classes or (0,))
     size = max(_AT_ONCE // outputs, 1)
-    for column in schema.columns if len(rows) > size else ():  # a message names the row of the table, not of a block
-        if column.name in rows:
+    if len(rows) > size:  # what does not fit is told before the first block, by its row in the table
+        schema.raw(rows.head(1))
+        for column in schema.columns:
             (column.codes if column.categories else column.numbers)(rows[column.name])
     predicted = []
     with Display("predict", len(rows), counted="row", enabled=len(rows) > size) as display:

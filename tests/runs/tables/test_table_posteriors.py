@@ -55,6 +55,7 @@ def test_a_long_table_is_predicted_block_by_block(run, monkeypatch, capsys):
     ):
         with pytest.raises(ValueError, match=message):
             predicting.by_blocks(posterior, schema, changed, 0.8)
+        assert not capsys.readouterr().err
 
 
 def test_what_is_missing_makes_a_prediction_uncertain_and_what_is_far_is_marked(run):
