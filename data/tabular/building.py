@@ -13,6 +13,7 @@ import numpy as np
 from data.datasets import Dataset, Scaler, Split
 from data.origins import Origin
 from data.tabular.columns import (
+    FEW_ROWS,
     MOST_CATEGORIES,
     Column,
     Refused,
@@ -241,6 +242,9 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
         raise Refused(
             f"the target {name!r} has {distinct:,} different values, and at most {MOST_CATEGORIES} can be classes"
         )
+    if distinct == len(values) >= FEW_ROWS:
+        number = "; take it for a number (--task regression, task='regression')" * as_number
+        raise Refused(f"the target {name!r} has another class in every row, such as {texts(values)[0]!r}{number}")
     order = sorted(set(values)) if as_number else sorted(set(values), key=str)
     classes = tuple(f"{value:.15g}" if as_number else str(value) for value in order)
     shown = ", ".join(classes[:_SHOWN]) + ", ..." * (len(classes) > _SHOWN)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "FEW_ROWS",
     "MOST_CATEGORIES",
     "MOST_EMBEDDED",
     "Column",
@@ -36,6 +37,8 @@ MOST_CATEGORIES = 100
 MOST_EMBEDDED = 1000
 """The most categories of an embedded column."""
 
+FEW_ROWS = 10  # from which on categories, or classes, of which every row has another are refused
+
 MISSING = "(missing)"
 """The category of a value that is not there."""
 
@@ -50,7 +53,6 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _LOOKED_AT = 1000  # rows of text that are looked at to see whether they are dates or numbers
-_FEW_ROWS = 10  # from which on text that is another one in every row is refused
 _BESIDE_DIGITS = str.maketrans("", "", ",'$€£¥%\u00a0\u202f ")  # how people write 1,200 and $5 and 12 %
 _SHOWN = 3  # values in a message
 
@@ -167,7 +169,7 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
             f"{most:,} can be inputs; put rare ones together, {other}{without(name)}"
         )
     present = values[~is_missing(values)]
-    if not (embed or _is_categorical(values)) and len(present) >= _FEW_ROWS and present.nunique() == len(present):
+    if not (embed or _is_categorical(values)) and len(present) >= FEW_ROWS and present.nunique() == len(present):
         raise Refused(
             f"column {name!r} has another value in every row, such as {categories[0]!r}, so it names rows and says "
             f"nothing about new ones; turn it into something that rows share, or {without(name)}"

@@ -72,6 +72,12 @@ def test_the_task_is_found_and_told(frame, values, task, classes):
 
 
 def test_the_task_can_be_decided(frame):
+    numbers = frame.head(15).assign(price=np.arange(3, 18))
+    with pytest.raises(
+        ValueError, match=r"another class in every row, such as '3'; take it for a number \(--task regr"
+    ):
+        data.table(numbers, target="price")
+    assert data.table(numbers, target="price", task="regression").classes is None
     assert data.table(frame, target="rooms", task="regression").classes is None
     assert data.table(frame, target="rooms").classes == frame["rooms"].nunique()
 
@@ -131,6 +137,10 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
             "the target 'price' is mostly numbers, .*such as 'unknown'",
         ),
         ({"price": ["$12", "$13"] * 20}, "'price' is mostly numbers, .* or take it for classes"),
+        (
+            {"price": [f"flat {i}" for i in range(40)]},
+            "the target 'price' has another class in every row, such as 'flat 0'$",
+        ),
         (
             {"id": [f"flat {i}" for i in range(40)]},
             r"'id' has another value in every row, such as 'flat 0'.*--drop 'id'",
