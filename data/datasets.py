@@ -65,7 +65,7 @@ class Scaler:
         return ((x - self.x_location) / self.x_scale).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """One part of a data set, standardised by the training part.
 
@@ -90,6 +90,9 @@ class Split:
     picture: tuple[int, ...] | None = None
     origin: Origin | None = None
     rows: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        return f"<Split '{self.name}': {_in_words(self)}>"
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -130,7 +133,7 @@ class Split:
         return prediction.rescaled(self.scaler.y_location, self.scaler.y_scale)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A data set as it came, in its own units.
 
@@ -177,6 +180,9 @@ class Dataset:
         if len(self.x) != len(self.y):
             raise ValueError(f"x and y need one row per example each, got {len(self.x)} and {len(self.y)} rows")
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}': {_in_words(self)}>"
+
     def __len__(self) -> int:
         return len(self.x)
 
@@ -198,6 +204,8 @@ class Dataset:
         fraction = 0.1 if test is None else test
         if not 0 < fraction < 1:
             raise ValueError(f"test must be a fraction above 0 and below 1, got {test!r}")
+        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"the seed of a split must be an integer of 0 or above, got {seed!r}")
         if len(self) < 2:
             raise ValueError(f"'{self.name}' has {len(self)} rows; a split needs at least 2")
         rows = np.random.default_rng(seed).permutation(len(self))
@@ -231,6 +239,14 @@ class Dataset:
             return Split(x, y, scaler, f"{self.name}, {role}", self.classes, self.picture, origin, rows)
 
         return part(train, "train"), part(test, "test")
+
+
+def _in_words(rows: Split | Dataset) -> str:
+    """How many rows there are, and of what."""
+    targets = "1 target" if rows.y.ndim == 1 else f"{rows.y.shape[1]} targets"
+    shape = " x ".join(map(str, rows.x.shape[1:]))
+    inputs = f"{shape} input{'' if shape == '1' else 's'}"
+    return f"{len(rows.x):,} rows of {inputs}, {targets if rows.classes is None else f'{rows.classes} classes'}"
 
 
 def _location_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -44,7 +44,7 @@ def demo(
     }
 
     comparison = diagnostics.compare(posteriors, test, reference="hmc")
-    console.print(f"\n{test.name} part, in its own units\n\n{comparison}\n\n{comparison.summary}\n", highlight=False)
+    console.print(f"\n{test.name} part, in its own units\n\n{comparison}\n\n{comparison.closeness}\n", highlight=False)
     console.print(f"hmc: {diagnostics.convergence(posteriors['hmc']).verdict}\n", highlight=False)
     path = diagnostics.report(
         posteriors, test, path=report, reference="hmc", title="Diabetes: eight posteriors of one network"

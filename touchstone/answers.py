@@ -8,9 +8,9 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 import typer
 
@@ -71,6 +71,10 @@ def answering(as_json: bool = False) -> Iterator[Answer]:
         answer.end()
     except (FloatingPointError, NoStart, MemoryError) as error:
         raise answer.fail(str(error) or "there is too little memory", FAILED) from error
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise answer.fail(f"there is too little memory: {error}", FAILED) from error
     except OSError as error:
         said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
         raise answer.fail(said, FAILED if error.errno in _FULL else WRONG_INPUT) from error
@@ -108,6 +112,6 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if isinstance(value, np.generic):
         return _plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
-    return str(value) if isinstance(value, Path) else value
+    return value if isinstance(value, str | int | float) else str(value)  # a path, or a day of a user's table

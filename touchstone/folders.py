@@ -17,13 +17,27 @@ import inference
 from data.tabular.reading import write
 from touchstone.choices import Chosen
 
-__all__ = ["check_free", "fill", "in_one_step", "loaded", "origin_of", "with_predictions"]
+__all__ = ["check_free", "fill", "folder_for", "in_one_step", "loaded", "origin_of", "with_predictions"]
 
 
 def check_free(out: Path) -> None:
     """Raise ValueError if something is already where a folder or a file is to be made; an empty folder may be."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} is there already; choose another --out, or remove it first")
+
+
+@contextmanager
+def folder_for(out: Path) -> Iterator[None]:
+    """Make the folder that `out` is to be in before the block, and remove what was made of it if the block fails."""
+    missing = [parent for parent in out.parents if not parent.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for parent in missing:  # the innermost is the first
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+        raise
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def compare(
         if test is None:
             raise ValueError("the posteriors don't know which data they were run on; name the data by --data")
         comparison = diagnostics.compare(posteriors, test, reference or default_reference(posteriors))
-        answer.say(f"{comparison}\n\n{comparison.summary}", rows=comparison.rows, summary=comparison.summary)
+        answer.say(f"{comparison}\n\n{comparison.closeness}".rstrip(), rows=comparison.rows, summary=comparison.summary)
 
 
 def _test_rows(posteriors: dict[str, inference.Posterior], name: str | None, split: int) -> data.Split | None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import data
+import inference
 from data.tabular.reading import read, write
+from inference.display.progress import Display
 from touchstone.answers import AsJSON, answering
 from touchstone.folders import loaded, with_predictions
 
-__all__ = ["predict"]
+__all__ = ["by_blocks", "predict"]
+
+_AT_ONCE = 2**23  # outputs, one for each row and draw; a prediction keeps some 40 bytes for each
+_FEWEST = 400  # draws of a point estimate where numbers are missing
 
 
 def predict(
@@ -35,6 +41,8 @@ def predict(
     import pandas
 
     with answering(as_json) as answer:
+        if out is not None and out.exists() and out.samefile(table):
+            raise ValueError(f"{out} is the table itself; name another file for the predictions")
         found = loaded([posterior])
         if method is not None and method not in found:
             raise ValueError(f"--method must be one of {', '.join(found)}, got {method!r}")
@@ -47,15 +55,35 @@ def predict(
                 f"{posterior} was not run on a table, so it does not know what the columns of {table} mean"
             )
         rows = read(table)
-        predicted = chosen.predict(rows).to_frame(probability)
+        predicted = by_blocks(chosen, schema, rows, probability)
         outside = int((predicted["outside"] != "").sum())
         wide = with_predictions(rows, predicted, schema.target.name)
         added = list(wide.columns[len(rows.columns) :])
         written = pandas.concat([read(table, as_text=True), wide[added]], axis=1)  # their cells as they wrote them
         answer.say(rows=len(rows), columns=added, outside=outside, out=out)
         if out is None:
-            answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=wide.to_dict("records"))
+            given = wide.astype(object).where(wide.notna(), None)  # which has no other word for what is missing
+            answer.say("" if as_json else written.to_csv(index=False).rstrip(), predictions=given.to_dict("records"))
             return
         write(written if out.suffix not in (".parquet", ".pq") else wide, out)
-        beyond = f"; {outside:,} are outside the range of the training rows in some column" if outside else ""
+        beyond = f"; outside the range of the training rows in some column: {outside:,}" if outside else ""
         answer.say(f"written: {out}, {len(rows):,} rows with {', '.join(added)}{beyond}")
+
+
+def by_blocks(posterior: inference.Posterior, schema: data.Schema, rows: Any, probability: float) -> Any:
+    """The predictions of a table as a data frame, by blocks of rows, so that memory is bounded."""
+    import pandas
+
+    chains, draws = posterior.shape
+    outputs = max(chains * draws, _FEWEST) * len(schema.target.classes or (0,))
+    size = max(_AT_ONCE // outputs, 1)
+    if len(rows) > size:  # what does not fit is told before the first block, by its row in the table
+        schema.raw(rows.head(1))
+        for column in schema.columns:
+            (column.codes if column.categories else column.numbers)(rows[column.name])
+    predicted = []
+    with Display("predict", len(rows), counted="row", enabled=len(rows) > size) as display:
+        for first in range(0, max(len(rows), 1), size):
+            predicted.append(posterior.predict(rows.iloc[first : first + size]).to_frame(probability))
+            display.update(min(first + size, len(rows)))
+    return pandas.concat(predicted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +34,7 @@ from touchstone.choices import (
     chosen_methods,
     network,
 )
-from touchstone.folders import check_free, fill, in_one_step
+from touchstone.folders import check_free, fill, folder_for, in_one_step
 from touchstone.in_python import in_python
 
 __all__ = ["run"]
@@ -81,19 +82,19 @@ def run(
         prior = models.Normal(prior_scale, fan_in=fan_in)
         fitted = chosen.suited(network(model, hidden, activation, prior, chosen.train.classes))
         text = in_python(chosen, split, fitted, methods, seed, temperature, fan_in)
-        if out is not None:  # before the run, not after it
+        if out is not None:
             check_free(out)
-            out.parent.mkdir(parents=True, exist_ok=True)
         answer.say("".join(f"{remark}\n" for remark in chosen.remarks).rstrip(), remarks=list(chosen.remarks))
         answer.say(f"\nThe same run in Python:\n\n{_indented(text)}\n", python=text)
-        posteriors = {
-            each: inference.run(
-                fitted, chosen.train, method=each, seed=seed, temperature=temperature,
-                directory=None if directory is None else directory / each if len(methods) > 1 else directory, **options,
-            )
-            for each, options in methods.items()
-        }  # fmt: skip
-        _keep(answer, out, posteriors, chosen)
+        with nullcontext() if out is None else folder_for(out):  # a place that can't be written is found before the run
+            posteriors = {
+                each: inference.run(
+                    fitted, chosen.train, method=each, seed=seed, temperature=temperature,
+                    directory=directory / each if directory is not None and len(methods) > 1 else directory, **options,
+                )
+                for each, options in methods.items()
+            }  # fmt: skip
+            _keep(answer, out, posteriors, chosen)
 
 
 def _indented(text: str) -> str:
@@ -118,7 +119,7 @@ def _keep(answer: Answer, out: Path | None, posteriors: dict[str, inference.Post
         answer.say(str(diagnostics.convergence(posterior)))
     if len(posteriors) > 1 and all(posterior.complete for posterior in posteriors.values()):
         comparison = diagnostics.compare(posteriors, chosen.test, default_reference(posteriors))
-        answer.say(f"\n{comparison}\n\n{comparison.summary}", summary=comparison.summary)
+        answer.say(f"\n{comparison}\n\n{comparison.closeness}".rstrip(), summary=comparison.summary)
 
 
 def _result(posterior: inference.Posterior, chosen: Chosen) -> dict[str, Any]:

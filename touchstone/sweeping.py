@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,7 @@ from touchstone.choices import (
     network,
     numbers,
 )
+from touchstone.folders import folder_for
 
 __all__ = ["sweep"]
 
@@ -71,14 +73,13 @@ def sweep(
         prior = models.Normal(scales[0] if len(scales) == 1 else 1.0, fan_in=fan_in)
         fitted = chosen.suited(network(model, hidden, activation, prior, chosen.train.classes))
         answer.say("\n".join(chosen.remarks), remarks=list(chosen.remarks))
-        if plot is not None:
-            plot.parent.mkdir(parents=True, exist_ok=True)
-        found = inference.sweep(
-            fitted, chosen.train, chosen.test, method=chosen_name,
-            temperature=temperatures[0] if len(temperatures) == 1 else temperatures,
-            prior_scale=None if len(scales) == 1 else scales,
-            tempering=tempering, seeds=seeds, directory=directory, **options,
-        )  # fmt: skip
+        with nullcontext() if plot is None else folder_for(plot):
+            found = inference.sweep(
+                fitted, chosen.train, chosen.test, method=chosen_name,
+                temperature=temperatures[0] if len(temperatures) == 1 else temperatures,
+                prior_scale=None if len(scales) == 1 else scales,
+                tempering=tempering, seeds=seeds, directory=directory, **options,
+            )  # fmt: skip
         answer.say(
             f"{chosen.test.name}\n{found}",
             data=chosen.test.name,

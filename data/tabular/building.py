@@ -13,6 +13,7 @@ import numpy as np
 from data.datasets import Dataset, Scaler, Split
 from data.origins import Origin
 from data.tabular.columns import (
+    FEW_ROWS,
     MOST_CATEGORIES,
     Column,
     Refused,
@@ -21,6 +22,7 @@ from data.tabular.columns import (
     is_missing,
     is_number,
     refuse_infinite,
+    refuse_mixtures,
     refuse_objects,
     texts,
 )
@@ -34,7 +36,7 @@ _FEW_INTEGERS = 20  # different integers up to which a target counts as classes
 _SHOWN = 5  # classes in a remark
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Dataset):
     """A data set that is a table; what `data.table` gives.
 
@@ -47,6 +49,9 @@ class Table(Dataset):
     schema: Schema = field(default_factory=lambda: Schema((), TargetColumn("")))
     remarks: tuple[str, ...] = ()
     frame: Any = None
+
+    def __repr__(self) -> str:
+        return "\n".join([super().__repr__(), *self.remarks])
 
     def _parts(self, train: np.ndarray, test: np.ndarray, how: dict[str, Any]) -> tuple[Split, Split]:
         schema = self.schema.fitted(self.x[train], self.y[train])
@@ -95,6 +100,7 @@ def table(
         FileNotFoundError: if there is no such file.
     """
     _check_words(task, missing)
+    target = str(target)  # a frame made of an array has numbers for names
     names = _names("drop", drop), _names("embed", embed)
     frame = as_frame(frame_or_path)
     _check_columns(frame, target, *names)
@@ -104,6 +110,7 @@ def table(
     found, y = _target(frame[target], target, task, remarks)
     columns = _columns(frame.drop(columns=target), names[1], y if found.classes is None else None, remarks)
     schema = Schema(columns, found, missing)
+    remarks.append(schema.in_words)
     if isinstance(frame_or_path, str | Path):
         path = Path(frame_or_path).resolve()
         name, where = path.name.split(".")[0], (str(path), digest(path))
@@ -170,6 +177,8 @@ def _check_columns(frame: Any, target: str, drop: tuple[str, ...], embed: tuple[
                 raise Refused(f"{what}: the table has no column {name!r}; {hint}it has {listed}")
     if target in drop or target in embed:
         raise ValueError(f"the target {target!r} can't be dropped or embedded")
+    if both := set(drop) & set(embed):
+        raise ValueError(f"column {min(both)!r} can't be both dropped and embedded")
 
 
 def _rows(frame: Any, columns: list[str], target: str, missing: str, remarks: list[str]) -> Any:
@@ -207,6 +216,8 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
         raise Refused(f"the target {name!r} holds {what}; turn it into numbers, such as days since a day")
     if as_number:
         refuse_infinite(name, values)
+    elif task != "classification":
+        refuse_mixtures(f"the target {name!r}", values, "or take it for classes (--task classification, task=...)")
     distinct = values.nunique()
     if task is None:
         integers = as_number and bool((values == values.round()).all())
@@ -231,6 +242,9 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
         raise Refused(
             f"the target {name!r} has {distinct:,} different values, and at most {MOST_CATEGORIES} can be classes"
         )
+    if distinct == len(values) >= FEW_ROWS:
+        number = "; take it for a number (--task regression, task='regression')" * as_number
+        raise Refused(f"the target {name!r} has another class in every row, such as {texts(values)[0]!r}{number}")
     order = sorted(set(values)) if as_number else sorted(set(values), key=str)
     classes = tuple(f"{value:.15g}" if as_number else str(value) for value in order)
     shown = ", ".join(classes[:_SHOWN]) + ", ..." * (len(classes) > _SHOWN)
@@ -242,31 +256,43 @@ def _target(values: Any, name: str, task: str | None, remarks: list[str]) -> tup
 def _columns(frame: Any, embed: tuple[str, ...], y: np.ndarray | None, remarks: list[str]) -> tuple[Column, ...]:
     """The columns that are inputs; those that say nothing, or the same as another, are left out with a remark."""
     kept: list[Column] = []
+    refused: list[str] = []
     seen: dict[Any, str] = {} if y is None else {("number", y.tobytes()): "the target"}
     for name in frame.columns:
         values = frame[name]
-        refuse_objects(name, values)
-        lacks = int(is_missing(values).sum())
-        if lacks == len(values):
-            remarks.append(f"column {name!r} has no values and is left out")
+        try:
+            refuse_objects(name, values)
+            if nothing := _says_nothing(name, values):
+                remarks.append(f"column {name!r} {nothing} and is left out")
+                continue
+            column = examined(name, values, name in embed)
+            numeric = column.kind in ("number", "boolean")
+            codes = column.numbers(values) if numeric else column.codes(values)
+        except Refused as error:  # the others are looked at too, so that the user hears of all at once
+            refused.append(str(error))
             continue
-        if name.startswith("Unnamed: ") and is_number(values) and (np.diff(values) == 1).all():
-            remarks.append(f"column {name!r} counts the rows and is left out")
-            continue
-        if values.nunique(dropna=False) == 1:
-            remarks.append(f"column {name!r} has one value, {texts(values)[0]!r}, in all rows and is left out")
-            continue
-        column = examined(name, values, name in embed)
-        numeric = column.kind in ("number", "boolean")
-        contents = column.numbers(values).tobytes() if numeric else (column.categories, column.codes(values).tobytes())
+        contents = codes.tobytes() if numeric else (column.categories, codes.tobytes())
         twin = seen.setdefault(("number" if numeric else "category", contents), repr(name))
         if twin != repr(name):
             remarks.append(f"column {name!r} is a copy of {twin} and is left out")
             continue
-        if lacks:
+        if lacks := int(is_missing(values).sum()):
             what = "a category of its own" if column.categories else "an unknown each"
             remarks.append(f"column {name!r}: {lacks:,} of {len(values):,} values are missing, {what}")
         kept.append(column)
+    if refused:
+        raise Refused("\n".join(refused))
     if not kept:
         raise ValueError("the table has no column that could be an input" + "".join(f"; {text}" for text in remarks))
     return tuple(kept)
+
+
+def _says_nothing(name: str, values: Any) -> str:
+    """Why a column says nothing; empty if it may say something."""
+    if is_missing(values).all():
+        return "has no values"
+    if name.startswith("Unnamed: ") and is_number(values) and (np.diff(values) == 1).all():
+        return "counts the rows"
+    if values.nunique(dropna=False) == 1:
+        return f"has one value, {texts(values)[0]!r}, in all rows"
+    return ""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "FEW_ROWS",
     "MOST_CATEGORIES",
     "MOST_EMBEDDED",
     "Column",
@@ -24,6 +25,7 @@ __all__ = [
     "is_missing",
     "is_number",
     "refuse_infinite",
+    "refuse_mixtures",
     "refuse_objects",
     "texts",
     "without",
@@ -35,17 +37,23 @@ MOST_CATEGORIES = 100
 MOST_EMBEDDED = 1000
 """The most categories of an embedded column."""
 
+FEW_ROWS = 10  # from which on categories, or classes, of which every row has another are refused
+
 MISSING = "(missing)"
 """The category of a value that is not there."""
 
-_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_SHORT = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_MONTH = rf"{_SHORT}[a-z]*\.?"
+_YEAR = r"(19|20)\d\d"
 _CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?( ?[ap]m)?"
 _DATE = re.compile(
     r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}|\d{4}-(0[1-9]|1[0-2])"
-    rf"|\d{{1,2}}[. -]+{_MONTH}[ -]+\d{{2,4}}|{_MONTH} +\d{{1,2}},? +\d{{4}})([ T].*)?\s*|\s*{_CLOCK}\s*",
+    rf"|\d{{1,2}}[. -]+{_MONTH}[ -]+\d{{2,4}}|{_MONTH} +\d{{1,2}},? +\d{{4}}"
+    rf"|{_MONTH}[ -]+{_YEAR}|{_SHORT}-\d\d|Q[1-4][ -]?{_YEAR}|{_YEAR}[ -]?Q[1-4])([ T].*)?\s*|\s*{_CLOCK}\s*",
     re.IGNORECASE,
 )
 _LOOKED_AT = 1000  # rows of text that are looked at to see whether they are dates or numbers
+_BESIDE_DIGITS = str.maketrans("", "", ",'$€£¥%\u00a0\u202f ")  # how people write 1,200 and $5 and 12 %
 _SHOWN = 3  # values in a message
 
 
@@ -107,6 +115,9 @@ class Column:
         """
         known = {category: code for code, category in enumerate(self.categories)}
         names = texts(values)
+        if is_number(values) or _is_boolean(values):  # as a file reads whose "01" and "02" have no "2A" beside them
+            read = [_as_read(category) for category in self.categories]
+            known = {name: code for code, name in enumerate(read) if read.count(name) == 1}
         codes = np.array([known.get(name, -1) for name in names], np.int64)
         if (codes < 0).any():
             row = int((codes < 0).argmax())
@@ -146,8 +157,9 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
         return Column(name, "boolean")
     if is_number(values) and not embed:
         return Column(name, "number", missing=missing)
-    if not _is_categorical(values):
-        _refuse_mixtures(name, values)
+    if not embed:
+        codes = f"embed it if they are codes (--embed {name!r}, embed=[{name!r}])"
+        refuse_mixtures(f"column {name!r}", values, f"{codes}, or {without(name)}")
     categories = tuple(sorted(set(texts(values)), key=lambda text: (text == MISSING, text)))
     most = MOST_EMBEDDED if embed else MOST_CATEGORIES
     if len(categories) > most:
@@ -155,6 +167,12 @@ def examined(name: str, values: Any, embed: bool = False) -> Column:
         raise Refused(
             f"column {name!r} has {len(categories):,} different values, such as {categories[0]!r}, and at most "
             f"{most:,} can be inputs; put rare ones together, {other}{without(name)}"
+        )
+    present = values[~is_missing(values)]
+    if not (embed or _is_categorical(values)) and len(present) >= FEW_ROWS and present.nunique() == len(present):
+        raise Refused(
+            f"column {name!r} has another value in every row, such as {categories[0]!r}, so it names rows and says "
+            f"nothing about new ones; turn it into something that rows share, or {without(name)}"
         )
     units = min(8, math.ceil(math.sqrt(len(categories)))) if embed else 0
     return Column(name, "embedded" if embed else "category", categories, units=units)
@@ -239,26 +257,37 @@ def refuse_objects(name: str, values: Any) -> None:
         )
 
 
-def _refuse_mixtures(name: str, values: Any) -> None:
-    """Raise `Refused` for text that is mostly numbers."""
-    some = _some_texts(values)
-    no_numbers = [text for text in some if not _reads_as_number(text)]
+def refuse_mixtures(what: str, values: Any, otherwise: str) -> None:
+    """Raise `Refused` for text that is mostly numbers, unless the user has said that it is categories.
+
+    The message calls the column `what`, and its advice ends with `otherwise`.
+    """
+    some = [] if _is_categorical(values) else _some_texts(values)
+    no_numbers = [text for text in some if not _is_float(text.translate(_BESIDE_DIGITS))]
     if some and len(no_numbers) < len(some) / 2:
         shown = ", ".join(map(repr, dict.fromkeys(no_numbers[:_SHOWN])))
+        written = next((text for text in some if not _is_float(text)), some[0])
         raise Refused(
-            f"column {name!r} is mostly numbers, but holds text too"
-            + (f", such as {shown}" if shown else " that is written like numbers")
+            f"{what} is mostly numbers, but "
+            + (f"holds text too, such as {shown}" if shown else f"they are written as text, such as {written!r}")
             + "; leave such cells empty if they are missing, write numbers with a point before their decimals and "
-            f"nothing else between their digits, or {without(name)}"
+            f"nothing else between or beside their digits; {otherwise}"
         )
 
 
-def _reads_as_number(text: str) -> bool:
+def _is_float(text: str) -> bool:
     try:
-        float(text.replace(",", ""))
+        float(text)
     except ValueError:
         return False
     return True
+
+
+def _as_read(category: str) -> str:
+    """The category that text becomes if all of its column are numbers, or booleans."""
+    if category.lower() in ("true", "false"):
+        return category.capitalize()
+    return f"{float(category):.15g}" if _is_float(category) else category
 
 
 def _first_in_words(values: Any) -> str:

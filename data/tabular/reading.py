@@ -22,6 +22,7 @@ LARGEST = 10**9
 """The most bytes, unpacked, that a file may have."""
 
 _PACKED = ".gz"
+_CELL = 8  # bytes of a number
 _WRITTEN = (".csv", ".parquet", ".pq")
 
 
@@ -145,6 +146,11 @@ def _parquet(path: Path) -> Any:
     if path.name.endswith(_PACKED):
         raise ValueError(f"{path}: Parquet files are packed inside already; unpack it first")
     try:
+        from pyarrow.parquet import read_metadata
+
+        known = read_metadata(path)
+        if known.num_rows * known.num_columns * _CELL > LARGEST:  # a column of one value takes no place in the file
+            raise ValueError(f"unpacked it has more than {LARGEST / 1e9:.0f} GB; take a sample of its rows")
         return pandas.read_parquet(path, engine="pyarrow")
     except ImportError as error:
         raise ValueError(f"{path} is a Parquet file, which needs pyarrow (pip install pyarrow), or use CSV") from error

@@ -26,6 +26,8 @@ __all__ = ["MISSING_POLICIES", "Schema", "TargetColumn"]
 MISSING_POLICIES = ("unknown", "drop", "refuse")
 _MOST_UNKNOWNS = 2**20  # places are float32, which counts to 2**24
 _SHOWN = 3  # columns in a message
+_NAMED = 10  # columns of a kind in a remark
+_KINDS = {"number": "numbers", "boolean": "booleans", "category": "categories", "embedded": "embedded categories"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,21 @@ class Schema:
             for category in (column.categories if column.kind == "category" else [None] * (column.kind != "embedded"))
         ]
         return (*plain, *(f"{column.name} (missing)" for column in self.incomplete), *(c.name for c in self.embedded))
+
+    @property
+    def in_words(self) -> str:
+        """What the columns were taken for, in a sentence."""
+        parts = []
+        for kind, word in _KINDS.items():
+            names = [
+                repr(column.name) + f" ({len(column.categories)})" * bool(column.categories)
+                for column in self.columns
+                if column.kind == kind
+            ]
+            if names:
+                few = ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
+                parts.append(f"{word}: {few}")
+        return "the inputs are " + "; ".join(parts)
 
     @property
     def incomplete(self) -> tuple[Column, ...]:

@@ -80,11 +80,16 @@ class Comparison:
 
     @property
     def summary(self) -> str:
+        """In words, how far to trust the reference, and how close the others are to it."""
+        return f"{self.caution} {self.closeness}".strip()
+
+    @property
+    def closeness(self) -> str:
         """In words, which posteriors are as close to the reference as it is to itself, and which is the farthest."""
         measure = next((name for name in ("w1", "total_variation") if name in self.floor), None)
         others = [row for row in self.rows if measure in row]
         if measure is None or not others:
-            return self.caution
+            return ""
         near = [row["method"] for row in others if all(self.near(row, name) for name in self.distances)]
         order = sorted(others, key=lambda row: row[measure])
         close = (
@@ -96,7 +101,7 @@ class Comparison:
         if order[-1]["method"] not in near and len(others) > 1:
             times = order[-1][measure] / self.floor[measure]
             close += f" Farthest is {order[-1]['method']}, {times:.1f} times as far by {_spelled(measure)}."
-        return f"{self.caution} {close}".lstrip()
+        return close
 
     def tables(self) -> tuple[Table, ...]:
         """Tables as text: the scores, their differences from the reference's, and the distances with the cost."""

@@ -32,20 +32,27 @@ def first_rows(prediction: Any) -> Table:
 def _of_targets(rows: Any) -> dict[str, list[Any]]:
     """Means and standard deviations, output by output."""
     several = rows.mean.ndim > 1
-    names = [f"{row}, output {k}" for row in range(len(rows)) for k in range(rows.mean.shape[1])] if several else None
+    names = [f"{row}, output {k}" for row in _names(rows) for k in range(rows.mean.shape[1])] if several else None
     found = {"mean": rows.mean}
     if rows.has_variance:
         found |= {"total": rows.std, "epistemic": np.sqrt(rows.epistemic), "aleatoric": np.sqrt(rows.aleatoric)}
     plain = {name: values.ravel().tolist() for name, values in found.items()}
-    return {"row": names or list(map(str, range(len(rows)))), **plain}
+    return {"row": names or _names(rows), **plain}
 
 
 def _of_labels(rows: Any) -> dict[str, list[Any]]:
     """The most probable label, and the parts of the uncertainty."""
+    labels, classes = rows.probs.argmax(axis=1).tolist(), rows.rows and rows.rows.classes
     return {
-        "row": list(map(str, range(len(rows)))),
-        "label": list(map(str, rows.probs.argmax(axis=1).tolist())),
+        "row": _names(rows),
+        "label": [classes[label] if classes else str(label) for label in labels],
         "probability": rows.probs.max(axis=1).tolist(),
         "epistemic": rows.epistemic.tolist(),
         "aleatoric": rows.aleatoric.tolist(),
     }
+
+
+def _names(rows: Any) -> list[str]:
+    """What the rows are called in the table that they came from; else their numbers."""
+    known = rows.rows is not None and rows.rows.index is not None
+    return list(map(str, rows.rows.index if known else range(len(rows))))

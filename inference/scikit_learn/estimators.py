@@ -49,13 +49,17 @@ class _Estimator(BaseEstimator):
             raise TypeError(f"model must be a network of models, or None, got {type(self.model).__name__}")
         if self.options is not None and not isinstance(self.options, Mapping):
             raise TypeError(f"options must be a dictionary of options, or None, got {type(self.options).__name__}")
+        options = {"progress": False, **(self.options or {})}
+        for name, instead in (("seed", "random_state"), ("method", "method")):
+            if name in options:
+                raise ValueError(f"options can't hold {name!r}: give it to the estimator, as {instead}")
         self._train = Dataset("training rows", x, y, classes).whole()
         model = mlp(likelihood=self._likelihood(classes)) if self.model is None else self.model
         if (model.likelihood.classes is None) != (classes is None) or model.likelihood.classes not in (None, classes):
             model = replace(model, likelihood=self._likelihood(classes))
         state = self.random_state
         seed = int(state) if isinstance(state, int | np.integer) else int(check_random_state(state).randint(2**31))
-        found = run(model, self._train, method=self.method, seed=seed, progress=False, **(self.options or {}))
+        found = run(model, self._train, method=self.method, seed=seed, **options)
         self.posterior_ = replace(found, further=None)  # which holds programs, and can't be copied
 
     @staticmethod

@@ -32,6 +32,8 @@ def test_run_then_report(tmp_path):
     done = _call("compare", tmp_path / "nuts.npz", tmp_path / "svi.npz", "--data", "moons")
     assert done.exit_code == 0, done.output
     assert "distance to nuts, and cost" in done.output
+    assert done.output.count("nuts itself has not converged") == 1
+    assert done.output.count("close to nuts as that is to itself") == 1
     done = _call("compare", tmp_path / "nuts.npz", "--data", "moons", "--reference", "hmc")
     assert done.exit_code == 2
     assert "reference must be one of nuts" in done.output

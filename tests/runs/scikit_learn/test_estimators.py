@@ -91,5 +91,10 @@ def test_a_classifier_with_names_for_columns_and_classes(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(TypeError, match="options must be a dictionary"):
         inference.BayesianClassifier(options=["steps"]).fit(frame, names)
+    for name, instead in (("seed", "random_state"), ("method", "method")):
+        with pytest.raises(ValueError, match=f"options can't hold '{name}': give it to the estimator, as {instead}"):
+            inference.BayesianClassifier(options={name: 1}).fit(frame, names)
+    shown = inference.BayesianClassifier(models.linear(), options={**QUICK, "progress": True}).fit(frame, names)
+    assert shown.score(frame, names) > 0.7
     with pytest.raises(TypeError, match="model must be a network of models"):
         inference.BayesianClassifier(model="mlp").fit(frame, names)

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from jax.errors import JaxRuntimeError
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -171,6 +172,9 @@ def test_a_saved_posterior_of_a_known_set_knows_its_data_too(tmp_path):
         (("run", "moons", "--method", "map", "--out", "FOLDER/runs"), "is there already"),
         (("predict", "FOLDER/no.npz", "FOLDER/houses.csv"), "FOLDER/no.npz: No such file or directory"),
         (("predict", "FOLDER/houses.csv", "FOLDER/houses.csv"), "it is no .npz file"),
+        (("predict", "FOLDER/no.npz", "FOLDER/houses.csv", "-o", "FOLDER/houses.csv"), "is the table itself"),
+        (("run", "FOLDER/houses.csv", "--target", "price", "--method", "map", "-o", "batch_size=99"), "number of rows"),
+        (("sweep", "moons", "--temperature", "1", "--plot", "FOLDER/plots/new/s.png"), "sweep varies one thing"),
         (("run", "moons", "--method", "map", "--out", "FOLDER/houses.csv/a"), "houses.csv: "),
         (("run", "moons", "--method", "map", "--out", "FOLDER/old.npz"), "old.npz is there already"),
     ],
@@ -195,6 +199,7 @@ def test_a_run_that_fails_leaves_nothing_and_has_an_exit_code_of_its_own(folder,
         (FloatingPointError("not finite"), answers.FAILED),
         (MemoryError(), answers.FAILED),
         (OSError(28, "no space left"), answers.FAILED),
+        (JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), answers.FAILED),
         (KeyboardInterrupt(), answers.INTERRUPTED),
     ):
 
@@ -228,6 +233,16 @@ def test_data_and_sweep_answer_in_json(folder):
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert (answer["name"], np.shape(answer["scores"]["rmse"])) == ("prior_scale", (2, 2))
+
+
+def test_json_has_what_a_table_may_hold(capsys):
+    answer = answers.Answer(as_json=True)
+    answer.say(
+        rows=[{"day": pd.Timestamp("2024-01-31"), "none": None, "nan": np.nan, "count": np.int64(3), "yes": True}]
+    )
+    answer.end()
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row == {"day": "2024-01-31 00:00:00", "none": None, "nan": None, "count": 3, "yes": True}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import diagnostics
 import inference
 import models
 from tests.helpers.house_prices import house_prices
+from touchstone import predicting
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,28 @@ def test_a_data_frame_is_predicted_in_its_units_with_its_index(run):
     assert np.abs(table["mean"] - rows["price"]).median() < 15
     some = posterior.predict(rows).at([1, 2])
     assert some.to_frame().index.tolist() == rows.index[1:3].tolist()
+
+
+def test_a_long_table_is_predicted_block_by_block(run, monkeypatch, capsys):
+    frame, train, _, posterior = run
+    rows, schema = frame.dropna(), train.origin.schema
+    whole = predicting.by_blocks(posterior, schema, rows, 0.8)
+    pd.testing.assert_frame_equal(whole, posterior.predict(rows).to_frame(0.8))
+    assert not capsys.readouterr().err
+    sizes: list[int] = []
+    predict = inference.Posterior.predict
+    monkeypatch.setattr(inference.Posterior, "predict", lambda self, x: sizes.append(len(x)) or predict(self, x))
+    monkeypatch.setattr(predicting, "_AT_ONCE", 25 * posterior.shape[0] * posterior.shape[1])
+    pd.testing.assert_frame_equal(predicting.by_blocks(posterior, schema, rows, 0.8), whole, rtol=1e-5)
+    assert sizes == [25, 25, 8]
+    assert "predict: 58 rows in" in capsys.readouterr().err
+    for changed, message in (
+        (rows.assign(colour=["red"] * 57 + ["pink"]), "'pink' in row 57"),
+        (rows.drop(columns="garden"), "no column 'garden'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            predicting.by_blocks(posterior, schema, changed, 0.8)
+        assert not capsys.readouterr().err
 
 
 def test_what_is_missing_makes_a_prediction_uncertain_and_what_is_far_is_marked(run):

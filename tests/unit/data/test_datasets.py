@@ -135,6 +135,12 @@ def test_a_split_unpacks():
     assert y is train.y
 
 
+@pytest.mark.parametrize("seed", [-1, 0.5, True, "0"])
+def test_the_seed_of_a_split_is_a_whole_number(seed):
+    with pytest.raises(ValueError, match=f"the seed of a split must be an integer of 0 or above, got {seed!r}"):
+        data.load("gap").split(seed=seed)
+
+
 def test_standard_splits_where_there_are_none():
     with pytest.raises(ValueError, match=r"'gap' has none"):
         data.load("gap").split(index=3)

@@ -72,6 +72,12 @@ def test_the_task_is_found_and_told(frame, values, task, classes):
 
 
 def test_the_task_can_be_decided(frame):
+    numbers = frame.head(15).assign(price=np.arange(3, 18))
+    with pytest.raises(
+        ValueError, match=r"another class in every row, such as '3'; take it for a number \(--task regr"
+    ):
+        data.table(numbers, target="price")
+    assert data.table(numbers, target="price", task="regression").classes is None
     assert data.table(frame, target="rooms", task="regression").classes is None
     assert data.table(frame, target="rooms").classes == frame["rooms"].nunique()
 
@@ -115,7 +121,30 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
         ({"day": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "such as the year, the month"),
         ({"day": [datetime.time(9, 15), datetime.time(17)] * 20}, "column 'day' holds dates or times"),
         ({"price": [datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)] * 20}, "the target 'price' holds dates"),
-        ({"size": ["1,200", "950"] * 20}, "column 'size' is mostly numbers"),
+        ({"day": ["Jan 2024", "February 2024"] * 20}, "column 'day' holds dates"),
+        ({"day": ["Jan-24", "Mar-24"] * 20}, "column 'day' holds dates"),
+        ({"day": ["Q1 2024", "2024-Q2"] * 20}, "column 'day' holds dates"),
+        (
+            {"size": ["950", "1,200"] * 20},
+            "column 'size' is mostly numbers, but they are written as text, such as '1,200'",
+        ),
+        (
+            {"size": ["$950", "12 %"] * 20},
+            r"nothing else between or beside their digits; embed it .*, or leave it out \(--drop 'size'",
+        ),
+        (
+            {"price": ["12.5", "13", "unknown"] * 13 + ["14"]},
+            "the target 'price' is mostly numbers, .*such as 'unknown'",
+        ),
+        ({"price": ["$12", "$13"] * 20}, "'price' is mostly numbers, .* or take it for classes"),
+        (
+            {"price": [f"flat {i}" for i in range(40)]},
+            "the target 'price' has another class in every row, such as 'flat 0'$",
+        ),
+        (
+            {"id": [f"flat {i}" for i in range(40)]},
+            r"'id' has another value in every row, such as 'flat 0'.*--drop 'id'",
+        ),
         ({"size": ["1,5", "2,25"] * 20}, "write numbers with a point before their decimals"),
         ({"size": ["12", "n/k", "13", "14"] * 10}, "such as 'n/k'"),
         ({"where": [f"p{i % 30}" for i in range(40)], "price": "a"}, "the target 'price' has one class, 'a'"),
@@ -132,6 +161,44 @@ def test_rows_with_missing_values_can_be_dropped_or_refused(frame):
 def test_what_can_not_be_used_is_refused_by_the_name_of_the_column(frame, change, message):
     with pytest.raises(ValueError, match=message):
         data.table(frame.assign(**change), target="price")
+
+
+def test_all_columns_that_can_not_be_used_are_named_at_once(frame):
+    odd = frame.assign(day=["2024-01-31", "2024-02-01"] * 20, id=[f"flat {i}" for i in range(40)])
+    with pytest.raises(ValueError, match=r"(?s)column 'day' holds dates.*\ncolumn 'id' has another value in every row"):
+        data.table(odd, target="price")
+
+
+def test_text_that_only_looks_like_dates_or_names_of_rows_is_categories(frame):
+    streets = ["Market 12", "Junction 7", "Mayfield 21", "Q1"] * 10
+    few = pd.DataFrame({"who": ["ann", "bob", "cid"], "y": [1.0, 2.5, 3.0]})
+    ids = pd.Categorical([f"flat {i}" for i in range(40)])
+    assert data.table(frame.assign(street=streets), target="price").schema.columns[-1].kind == "category"
+    assert data.table(few, target="y").inputs == ("who=ann", "who=bob", "who=cid")
+    assert len(data.table(frame.assign(id=ids), target="price").schema.columns[-1].categories) == 40
+    assert data.table(frame.assign(id=ids.astype(str)), target="price", embed=["id"]).schema.embedded
+    assert data.table(frame.assign(price=["12", "13"] * 20), target="price", task="classification").classes == 2
+
+
+def test_what_columns_were_taken_for_is_told(frame):
+    more = frame.assign(city=["Ulm", "Bonn"] * 20)
+    assert data.table(more, target="price", embed=["city"]).remarks[-1] == (
+        "the inputs are numbers: 'area', 'rooms'; booleans: 'garden'; categories: 'colour' (4); "
+        "embedded categories: 'city' (2)"
+    )
+    many = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 13)), columns=list("abcdefghijkly"))
+    assert data.table(many, target="y").remarks[-1].endswith("'i', 'j' and 2 more")
+
+
+def test_a_table_shows_what_it_is_and_no_numbers(frame):
+    table = data.table(frame, target="price")
+    first, *remarks = repr(table).splitlines()
+    assert first == "<Table 'table': 40 rows of 8 inputs, 1 target>"
+    assert remarks == list(table.remarks)
+    train, _ = data.table(frame.assign(price=["a", "b"] * 20), target="price").split()
+    assert repr(train) == "<Split 'table, train': 36 rows of 8 inputs, 2 classes>"
+    assert repr(data.load("gap", n=30)) == "<Dataset 'gap': 30 rows of 1 input, 1 target>"
+    assert repr(data.load("digits")) == "<Dataset 'digits': 1,797 rows of 64 inputs, 10 classes>"
 
 
 def test_many_categories_are_refused_with_a_way_out():
@@ -153,6 +220,7 @@ def test_many_categories_are_refused_with_a_way_out():
         ({"target": "pric"}, "target: the table has no column 'pric'; did you mean 'price'"),
         ({"target": "price", "drop": ["are"]}, "drop: the table has no column 'are'"),
         ({"target": "price", "embed": ["price"]}, "can't be dropped or embedded"),
+        ({"target": "price", "embed": ["colour"], "drop": ["colour"]}, "'colour' can't be both dropped and embedded"),
         ({"target": "price", "task": "ranking"}, "task must be one of regression, classification"),
         ({"target": "price", "missing": "mean"}, "missing must be one of unknown, drop, refuse"),
         ({"target": "colour", "task": "regression"}, "regression needs numbers"),
@@ -220,11 +288,16 @@ def test_files_that_are_no_tables(tmp_path, monkeypatch):
         data.table(packed, target="y")
 
 
-def test_parquet_is_read_where_pyarrow_is(frame, tmp_path):
+def test_parquet_is_read_where_pyarrow_is(frame, tmp_path, monkeypatch):
     path = tmp_path / "t.parquet"
     if importlib.util.find_spec("pyarrow"):
         reading.write(frame, path)
         assert data.table(path, target="price").inputs == data.table(frame, target="price").inputs
+        reading.write(pd.DataFrame({"a": np.zeros(100_000), "y": 1.0}), path)
+        monkeypatch.setattr(reading, "LARGEST", 10**6)
+        assert path.stat().st_size < reading.LARGEST
+        with pytest.raises(ValueError, match="unpacked it has more than"):
+            data.table(path, target="y")
         return
     with pytest.raises(ValueError, match="needs pyarrow"):
         reading.write(frame, path)
@@ -246,10 +319,34 @@ def test_what_the_user_calls_a_category_is_one_and_decimals_are_numbers(frame):
     np.testing.assert_array_equal(table.schema.raw(read)[:, :9], table.schema.raw(frame.assign(grade=grades))[:, :9])
 
 
+def test_columns_with_numbers_for_names():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 4)))
+    table = data.table(frame, target=3, drop=[0])
+    assert (table.inputs, table.schema.target.name) == (("1", "2"), "3")
+
+
 @pytest.mark.parametrize("odd", [pd.Series([1.0, 2.0]), pd.DataFrame({"y": [1.0, 2.0]})["y"].to_numpy()])
 def test_one_column_is_no_table(odd):
     with pytest.raises(TypeError, match="a table must be a"):
         data.table(odd, target="y")
+
+
+def test_codes_are_categories_whatever_a_file_makes_of_them(frame):
+    """A file of rows that hold "01" and no "2A" is read as numbers, and one of "true" and no "maybe" as booleans."""
+    coded = frame.assign(place=["01", "02", "2A", "2B"] * 10, sure=["true", "false", "maybe", "1"] * 10)
+    schema = data.table(coded, target="price").schema
+    some = coded.iloc[[0, 1, 4]]
+    as_read = some.assign(place=[1, 2, 1], sure=[True, False, True])
+    np.testing.assert_array_equal(schema.raw(as_read), schema.raw(some))
+    with pytest.raises(ValueError, match="column 'place' has '4' in row 0"):
+        schema.raw(some.assign(place=4))
+    twins = data.table(frame.assign(place=["1", "01", "2A", "2B"] * 10), target="price").schema
+    with pytest.raises(ValueError, match="column 'place' has '1' in row 0"):  # which of the two is not known any more
+        twins.raw(some.assign(place=1))
+    mostly = frame.assign(place=["01", "02", "03", "2A"] * 10)
+    with pytest.raises(ValueError, match=r"such as '2A'.*embed it if they are codes \(--embed 'place'"):
+        data.table(mostly, target="price")
+    assert data.table(mostly, target="price", embed=["place"]).schema.embedded[0].categories == ("01", "02", "03", "2A")
 
 
 class _Foreign:

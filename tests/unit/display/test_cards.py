@@ -21,6 +21,7 @@ from inference.display.cards import card
 from inference.display.tables import Table
 from inference.results.prediction import Prediction
 from inference.results.scores import Scores
+from inference.results.table_predictions import Rows
 from tests.helpers.made_up_predictions import outputs, regression
 
 HOSTILE = "<script>alert('taken')</script>"
@@ -171,6 +172,17 @@ def test_a_prediction_computes_the_rows_it_shows_and_no_others(monkeypatch):
     monkeypatch.setattr(models.Gaussian, "mean", lambda self, outputs: seen.append(outputs.shape) or outputs[..., 0])
     assert "the first 8 rows, 4,992 more are left out" in large._repr_html_()
     assert set(seen) == {(1, 2, 8, 1)}
+
+
+def test_the_rows_of_a_table_have_its_names_and_those_of_its_classes():
+    logits = np.array([[-5.0], [5.0], [5.0]])[None, None]
+    rows = Rows(index=["house a", "house b", HOSTILE], classes=("cheap", "dear"))
+    text = _Reader(replace(Prediction.of(models.Bernoulli(), logits, {}), rows=rows)._repr_html_()).text
+    assert (
+        text.index("house a") < text.index("cheap") < text.index("house b") < text.index("dear") < text.index(HOSTILE)
+    )
+    several = replace(Prediction.of(models.Gaussian(scale=1.0, outputs=2), np.zeros((1, 1, 3, 2)), {}), rows=rows)
+    assert "house a, output 1" in _Reader(several._repr_html_()).text
 
 
 def test_a_mark_is_good_news_or_bad():
