@@ -11,7 +11,6 @@ pieces: the length of the next one, whether there is a next one, and whether the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import Any
@@ -21,7 +20,7 @@ from inference.engine import programs
 from inference.engine.arrangements import arrange
 from inference.engine.chain import Chain
 from inference.engine.group import Group, Ran
-from inference.engine.ledger import Ledger, Values
+from inference.engine.ledger import Ledger, Saved, Values
 from inference.engine.pace import current_pace
 from inference.engine.stage import Outcome, Stage, Stop
 from inference.host.arithmetic import arithmetic, precision_of_products
@@ -111,13 +110,10 @@ class Driver:
         """Make the groups, each chain where it begins, and compile the programs that advance them."""
         self.groups = self._arrangement.begin(self.stage, self.ledger)
         self.chains = [chain for group in self.groups for chain in group.chains]
-        check_same(f"what {self.stage.title} begins with", self._fingerprints)
+        check_same(f"what {self.stage.title} begins with", lambda: self.stage.fingerprints(self._saved()))
         for group in self.groups if not self.ledger.ended else ():
             group.prepare()
         self._compiled = time.perf_counter()
-
-    def _fingerprints(self) -> dict[str, str]:
-        return self.stage.fingerprints([(chain.done, state) for chain, state in self._each()])
 
     def _announce(self) -> None:
         for chain in self.chains:
@@ -133,9 +129,7 @@ class Driver:
             self._run_milestones()
         except HostLost as lost:
             self._save()
-            saved = self.ledger.durable
-            rest = "what was drawn is saved, and inference.resume goes on with it, on any number of hosts"
-            raise HostLost(f"{lost}; {rest if saved else 'without a directory, what was drawn is lost'}") from lost
+            raise lost.with_state(self.ledger.durable) from lost
 
     def _run_milestones(self) -> None:
         """Run to each milestone until the draws are enough; without a stopping rule, run to the end."""
@@ -239,7 +233,9 @@ class Driver:
             if count() == 1:
                 raise
             said = str(error).splitlines()[0][:300]
-            raise HostLost(f"a piece that all hosts make together has failed, as if one of them were gone: {said}") from error
+            raise HostLost(
+                f"a piece that all hosts make together has failed, as if one of them were gone: {said}"
+            ) from error
         self._watch.end()
         return ran
 
@@ -262,11 +258,11 @@ class Driver:
         self._running = {future: group for future, group in self._running.items() if not future.cancel()}
 
     def _save(self, ended: str = "") -> None:
-        self.ledger.save([chain.saved(state) for chain, state in self._each()], *self._seconds(), ended)
+        self.ledger.save(self._saved(), *self._seconds(), ended)
 
-    def _each(self) -> Iterator[tuple[Chain, Any]]:
-        """Each chain, and where it is."""
-        return zip(self.chains, self._states(), strict=True)
+    def _saved(self) -> list[Saved]:
+        """Each chain, with where it is."""
+        return [chain.saved(state) for chain, state in zip(self.chains, self._states(), strict=True)]
 
     def _states(self) -> list[Any]:
         """Where each chain is."""

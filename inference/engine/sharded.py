@@ -7,8 +7,8 @@ same bits on 1, 2, 4 and 8 devices; on accelerators it advances them together. R
 network that sees all of them in every step; elsewhere each device has all rows.
 
 The devices may be those of several hosts, on each of which this code runs. A host puts only those rows on its devices
-that are theirs; what a piece has emitted, and where the chains are, is gathered on every device at its end, so that each
-host can read it, and the host that writes can save it.
+that are theirs; what a piece has emitted, and where the chains are, is gathered on every device at its end, so that
+each host can read it, and the first one can save it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Sharded:
     def begin(self, stage: Stage, ledger: Ledger) -> list[Group]:
         """The chains, with as many places as the columns of the mesh need."""
         chains, states, emission = begin_chains(stage, jax.local_devices()[:1], ledger)
+        data = jax.device_get(chains[0].data)
         for chain in chains:
-            chain.data = stage.data[chain.number]  # no device needs all of it any more
+            chain.data = data  # on the host, as no device needs all of it any more
         in_rows = _in_rows(stage.method, stage.target, chains[0].data)
         mesh = mesh_of(jax.devices(), len(chains), in_rows)
         columns, rows = mesh.devices.shape
@@ -66,7 +67,7 @@ class Sharded:
             with jax.enable_x64(True):  # as they are
                 if not in_rows:
                     return programs.put(data, replicated)
-                parts = spread(jax.device_get(data), stage.target.block, max(SLOTS, rows))
+                parts = spread(data, stage.target.block, max(SLOTS, rows))
                 arrays, counts = programs.put((parts.arrays, parts.counts), by_rows)
                 return Data(arrays, programs.put(data.temperature, replicated), counts)
 
@@ -162,8 +163,8 @@ def mesh_of(devices: Sequence[Any], chains: int, in_rows: bool) -> Mesh:
     used = devices[: columns * rows]
     if hosts != {device.process_index for device in used}:
         raise ValueError(
-            f"{chains} chains can't be dealt out to {len(hosts)} hosts with {len(devices)} devices: the number of devices "
-            "must be a multiple of the number of chains, or a power of two times a divisor of it that is not above it"
+            f"{chains} chains can't be dealt out so that {len(hosts)} hosts with {len(devices)} devices all have work; "
+            f"try chains={len(devices)}, or a number of hosts that is a power of two"
         )
     return Mesh(np.array(used).reshape(columns, rows), (_COLUMNS, ROWS))
 

@@ -62,12 +62,11 @@ class Stage:
     stop: Stop | None = None
     gather: bool = True
 
-    def fingerprints(self, chains: Any) -> dict[str, str]:
+    def fingerprints(self, chains: list[Saved]) -> dict[str, str]:
         """Of all that the draws depend on, and of where the `chains` are: what several hosts must have in common."""
-        options = re.sub(r" at 0x[0-9a-f]+", "", repr(self.method))  # the address of a function says nothing
         return {
-            "the model": self.target.identity or re.sub(r" at 0x[0-9a-f]+", "", repr(self.target.model)),
-            "the options": options,
+            "the model": self.target.identity or _words(self.target.model),
+            "the options": _words(self.method),
             "the data": _fingerprint(self.data[0]),
             "the seed": _fingerprint(self.key),
             "the settings": _fingerprint(self.settings),
@@ -102,6 +101,11 @@ class Outcome:
     cost: Cost
     ended: str
     interrupted: bool
+
+
+def _words(record: Any) -> str:
+    """A record as text, without the addresses of its functions, which say nothing."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(record))
 
 
 def _fingerprint(tree: Any) -> str:

@@ -139,7 +139,7 @@ class Together:
         for chain, count in zip(self.chains, ran.counts, strict=False):
             chain.done += count
         self._states, self._work = ran.states, next_work(ran.pace, seconds)
-        # The worker that makes the next piece must not see what is found out meanwhile: hosts find it out at other times.
+        # What is found out while the next piece is made must not change it: hosts find it out at different times.
         self._going = [not chain.stopped for chain in self.chains]
 
     def pieces(self, ran: Ran) -> Iterator[tuple[Chain, Piece | FloatingPointError]]:

@@ -50,7 +50,12 @@ _patience = 60.0
 
 
 class HostLost(RuntimeError):
-    """Another host has failed, or has not answered for too long; what was saved can be resumed."""
+    """Another host has failed, or has not answered for too long."""
+
+    def with_state(self, saved: bool) -> HostLost:
+        """This error, which says what has become of the draws."""
+        kept = "what was drawn is saved, and inference.resume goes on with it, on any number of hosts"
+        return HostLost(f"{self}; {kept if saved else 'what was drawn is lost, as the run had no directory'}")
 
 
 def count() -> int:

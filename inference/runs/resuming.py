@@ -22,6 +22,7 @@ from data.pairs import as_pair
 from inference.catalogue import METHODS
 from inference.disk.journal import Journal
 from inference.disk.run_directory import STAGES, RunDirectory, described, differences, surroundings
+from inference.disk.shared_directory import run_directory
 from inference.engine import programs
 from inference.engine.chain import saved_shapes
 from inference.engine.ledger import Values
@@ -56,7 +57,7 @@ def execute_in(
     Raises:
         ValueError: if the directory already holds a run; the message says what differs between it and this one.
     """
-    folder = RunDirectory(directory, every)
+    folder = run_directory(directory, every)
     arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1], *_given(planned)))
     asked = _asked(planned, arguments, arrays)
     with _until_full(directory), folder:
@@ -102,7 +103,7 @@ def resume(
         OSError: if the directory is in use, or its disk is full.
     """
     positive_number("save_every", save_every)
-    folder = RunDirectory(directory, save_every)
+    folder = run_directory(directory, save_every)
     folder.asked()  # raises if there is no run; what it says is read under the lock, which may complete an extension
     with _until_full(directory), folder:
         asked = folder.asked()
@@ -123,7 +124,7 @@ def extend_directory(
 ) -> Posterior:
     """Resume a run as the `longer` one that its plan becomes; see `inference.extend`."""
     positive_number("save_every", save_every)
-    folder = RunDirectory(directory, save_every)
+    folder = run_directory(directory, save_every)
     folder.asked()  # raises if there is no run
     with _until_full(directory), folder:
         asked = folder.asked()

@@ -65,7 +65,7 @@ def test_rows_in_slots_have_the_density_of_all_rows(model, y, block, slots):
     ],
 )
 def test_devices_are_for_chains_first_and_then_for_rows(devices, chains, in_rows, shape):
-    places = [SimpleNamespace(id=i, platform="cpu") for i in range(devices)]
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=0) for i in range(devices)]
     assert np.shape(_shape(places, chains, in_rows)) == shape
 
 
