@@ -12,6 +12,7 @@ import diagnostics
 import inference
 import models
 from diagnostics.reports.page import default_reference
+from inference.host.hosts import first_says, is_first
 from touchstone.answers import Answer, AsJSON, answering, verdict_of
 from touchstone.choices import (
     Activation,
@@ -35,6 +36,7 @@ from touchstone.choices import (
 )
 from touchstone.folders import check_free, fill, in_one_step
 from touchstone.in_python import in_python
+from touchstone.several_hosts import Coordinator, Host, Hosts, join
 
 __all__ = ["run"]
 
@@ -65,6 +67,9 @@ def run(
         typer.Option(help="A folder for posterior, predictions, scores and report; or a .npz file for the posterior."),
     ] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the run lives, so that it survives a crash.")] = None,
+    coordinator: Coordinator = None,
+    hosts: Hosts = None,
+    host: Host = None,
     as_json: AsJSON = False,
 ) -> None:
     """Fit a network to a data set or to your own table, and print its scores and its verdict.
@@ -72,6 +77,7 @@ def run(
     Several methods with commas between them, such as hmc,svi,laplace, make a comparison.
     """
     with answering(as_json) as answer:
+        join(coordinator, hosts, host, directory)
         methods = chosen_methods(method, option, chains)
         if out is not None and out.suffix == _FILE and len(methods) > 1:
             raise ValueError(f"--out must be a folder for several methods, got the file {str(out)!r}")
@@ -82,8 +88,7 @@ def run(
         fitted = chosen.suited(network(model, hidden, activation, prior, chosen.train.classes))
         text = in_python(chosen, split, fitted, methods, seed, temperature, fan_in)
         if out is not None:  # before the run, not after it
-            check_free(out)
-            out.parent.mkdir(parents=True, exist_ok=True)
+            first_says(lambda: _make_room(out))
         answer.say("".join(f"{remark}\n" for remark in chosen.remarks).rstrip(), remarks=list(chosen.remarks))
         answer.say(f"\nThe same run in Python:\n\n{_indented(text)}\n", python=text)
         posteriors = {
@@ -93,7 +98,13 @@ def run(
             )
             for each, options in methods.items()
         }  # fmt: skip
-        _keep(answer, out, posteriors, chosen)
+        if is_first():
+            _keep(answer, out, posteriors, chosen)
+
+
+def _make_room(out: Path) -> None:
+    check_free(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _indented(text: str) -> str:

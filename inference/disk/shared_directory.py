@@ -35,63 +35,63 @@ def run_directory(path: str | Path, every: float = 10.0) -> RunDirectory:
 class SharedDirectory(RunDirectory):
     """A run on a disk that all hosts see. As a context, the first host holds the lock."""
 
+    def __init__(self, path: str | Path, every: float = 10.0) -> None:
+        super().__init__(path, every)
+        self._own = RunDirectory(path, every)  # as this host sees it
+
     def exists(self) -> bool:
         """Whether a run has begun here, as the first host sees it."""
-        return first_says(super().exists)
+        return first_says(self._own.exists)
 
     def create(self, asked: dict[str, Any], arrays: list[np.ndarray]) -> None:
         """Let the first host write, and look whether all see it."""
-        create = super().create
-        first_says(lambda: create(asked, arrays))
+        first_says(lambda: self._own.create(asked, arrays))
         self.asked()
 
     def lengthen(self, draws: int, asked: dict[str, Any], template: Callable[[], Any]) -> None:
         """Let the first host make room for more draws, when the others have read what they need."""
-        lengthen = super().lengthen
         everyones("ready")
-        first_says(lambda: lengthen(draws, asked, template))
+        first_says(lambda: self._own.lengthen(draws, asked, template))
         self.asked()
 
     def asked(self) -> dict[str, Any]:
         """What was asked for when the run began, the same on all hosts."""
-        asked = all_do(self._seen)
+        there = self.exists()
+        asked = all_do(lambda: self._seen(there))
         digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         check_same(f"{self.path}, which all hosts must see,", lambda: {"its run.json": digest})
         return asked
 
-    def _seen(self) -> dict[str, Any]:
-        """What is asked for in the file that this host sees; one that is not the first may see it a little later."""
-        until = time.monotonic() + (0.0 if is_first() else _LATE)
-        there = first_says(super().exists)
-        while there and not super().exists() and time.monotonic() < until:
+    def _seen(self, there: bool) -> dict[str, Any]:
+        """What is asked for in the file that this host sees, maybe a little later than the first one."""
+        until = time.monotonic() + _LATE
+        while there and not self._own.exists() and time.monotonic() < until:
             time.sleep(0.2)
         try:
-            return super().asked()
+            return self._own.asked()
         except FileNotFoundError as error:
-            if is_first():
+            if not there:
                 raise
-            raise FileNotFoundError(f"{error}, as this host sees it; all hosts must see the directory") from error
+            raise FileNotFoundError(f"{error} as this host sees it, and all hosts must see the run") from error
 
     def arguments(self, asked: Mapping[str, Any]) -> tuple[Any, ...]:
         """The model's arguments, which every host reads."""
-        arguments = super().arguments
-        return all_do(lambda: arguments(asked))
+        return all_do(lambda: self._own.arguments(asked))
 
     def stage(self, name: str) -> Any:
         """The journal of a stage on the first host, and its mirror on the others."""
-        journal = super().stage(name)
+        journal = self._own.stage(name)
         return journal if is_first() else Mirror(journal)
 
     def __enter__(self) -> SharedDirectory:
-        enter = super().__enter__
-        first_says(lambda: bool(enter()))
+        first_says(lambda: bool(self._own.__enter__()))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if is_first():
-            super().__exit__(kind, error, traceback)
+            self._own.__exit__(kind, error, traceback)
 
 
 class Mirror(Ledger):

@@ -171,7 +171,7 @@ class Driver:
         self._goal, self._told = goal, False
         with Signals(terminate=self.ledger.durable) as self.signals:
             self._pool = ThreadPoolExecutor(self._arrangement.workers(len(self.groups)))
-            self._agreed_pace(0.0)
+            self._agreed()
             try:
                 for group in self.groups:
                     self._submit(group)
@@ -184,7 +184,7 @@ class Driver:
                         self._save()
             finally:
                 self._pool.shutdown(wait=not self._running, cancel_futures=True)
-            self._agreed_pace(0.0)
+            self._agreed()
             if self.signals.terminated:
                 self._save()
                 raise SystemExit(_TERMINATED)
@@ -215,8 +215,8 @@ class Driver:
     def _take(self, group: Group, future: Future[Ran]) -> None:
         """Take in a piece that has ended; the group's worker is busy with the next one meanwhile."""
         ran = self._result(future)
-        ran = ran._replace(pace=self._agreed_pace(ran.pace))
-        group.go_on(ran, self.pace.piece_seconds)
+        pace, seconds = self._agreed(ran.pace)
+        group.go_on(ran._replace(pace=pace), seconds)
         self._submit(group)
         for chain, piece in group.pieces(ran):
             if isinstance(piece, FloatingPointError):
@@ -239,11 +239,11 @@ class Driver:
         self._watch.end()
         return ran
 
-    def _agreed_pace(self, pace: float) -> float:
-        """The first host's `pace`, after which all hosts know of the signals that have come to any of them."""
-        said = everyones((pace, self.signals.noted))
-        self.signals.heed([noted for _, noted in said])
-        return said[0][0]
+    def _agreed(self, pace: float = 0.0) -> tuple[float, float]:
+        """Pace and seconds of a piece, as the first host has them; all hosts then know of the signals of any."""
+        said = everyones((pace, self.pace.piece_seconds, self.signals.noted))
+        self.signals.heed([noted for _, _, noted in said])
+        return said[0][:2]
 
     def _fail(self, chain: Chain, error: FloatingPointError) -> None:
         """Leave a failed chain out; end the stage if it needs every chain, or if no chain is left."""

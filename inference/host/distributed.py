@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import time
+from typing import Any
 
 import jax
 
-from inference.host.hosts import be_patient
+from inference.host.hosts import HostLost, be_patient
 from models.validation import positive_integer, positive_number
 
 __all__ = ["check_hosts", "distributed"]
 
 _START = 300  # seconds that hosts wait for each other at the beginning: a cluster does not start them all at once
+_NAMED = 60  # seconds until a cluster knows the name of a host that it has just started
 _END = 3600  # and at the end, where the first host may still write a report
 
 
@@ -35,18 +38,18 @@ def distributed(
     Raises:
         ValueError: for wrong arguments, or if JAX can't find out who the hosts are.
         OSError: if the first host can't listen at the address.
-        RuntimeError: if JAX has started already, or the hosts don't find each other.
+        HostLost: if the hosts don't find each other.
+        RuntimeError: if JAX has started already.
     """
     check_hosts(coordinator, hosts, host)
     positive_number("distributed: timeout", timeout)
     if jax.distributed.is_initialized():
         raise RuntimeError("distributed: this process is a host already; call it once")
-    if coordinator is not None and host == 0:
-        _check_address(coordinator)
+    listen_at = _own_address(coordinator) if coordinator is not None and host == 0 else None
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM away from the run, which saves
     try:
         jax.distributed.initialize(
-            coordinator, hosts, host, coordinator_bind_address=coordinator,
+            coordinator, hosts, host, coordinator_bind_address=listen_at,
             initialization_timeout=_START, shutdown_timeout_seconds=_END,
             # JAX ends the process when it has missed a host for so long; before that, we have said so and saved.
             heartbeat_timeout_seconds=round(2 * timeout) + 10,
@@ -61,7 +64,7 @@ def distributed(
             raise RuntimeError(
                 "distributed: JAX has started already; call inference.distributed before anything that computes"
             ) from error
-        raise RuntimeError(f"distributed: the hosts have not found each other: {str(error).splitlines()[0]}") from error
+        raise HostLost(f"distributed: the hosts have not found each other: {str(error).splitlines()[0]}") from error
     be_patient(float(timeout))
 
 
@@ -91,11 +94,15 @@ def _parts(coordinator: str) -> tuple[str, int]:
     return name.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _check_address(coordinator: str) -> None:
-    """Raise OSError unless this machine can listen at the address; JAX would end the process without a word on it."""
+def _own_address(coordinator: str) -> str:
+    """The address in numbers, at which this machine can listen; where it can't, JAX would end the process.
+
+    Raises:
+        OSError: if it can't.
+    """
     name, port = _parts(coordinator)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = _known(name, port)
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(address)
@@ -104,3 +111,16 @@ def _check_address(coordinator: str) -> None:
             f"host 0 can't listen at {coordinator} ({error.strerror or error}): the coordinator must be an address of "
             "host 0 itself, with a port that is free"
         ) from error
+    return f"[{address[0]}]:{port}" if family == socket.AF_INET6 else f"{address[0]}:{port}"
+
+
+def _known(name: str, port: int) -> tuple[Any, ...]:
+    """What the system knows of an address."""
+    until = time.monotonic() + _NAMED
+    while True:
+        try:
+            return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        except socket.gaierror:
+            if time.monotonic() > until:
+                raise
+            time.sleep(1.0)
