@@ -1,0 +1,145 @@
+"""Runs on several hosts of which one dies, hangs, or is told to end; and hosts that would not run the same."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import inference
+from tests.helpers.several_hosts import MODEL, X, Y, begun, commands, on_hosts
+
+pytestmark = pytest.mark.validation
+
+# Some ten seconds on two processes, and the same bits on one device, on two, and after a crash.
+LONG = dict(method="hmc", chains=1, draws=25, warmup=2, step_size=0.02, trajectory_length=1.0, start="random")
+
+
+def _alone(**options: object) -> inference.Posterior:
+    return inference.run(MODEL, X, Y, arrangement="sharded", progress=False, **options)
+
+
+def _same(one: inference.Posterior, other: inference.Posterior) -> bool:
+    return all(np.array_equal(values, other.draws[name]) for name, values in one.draws.items())
+
+
+def _interrupted(directory, number, host, timeout, others_end=True):
+    """Begin a run on two hosts, send one a signal once something is saved, and wait: how they ended, and how soon."""
+    with begun(commands(2, dict(steps=[dict(directory=str(directory), **LONG)], timeout=timeout))) as hosts:
+        until = time.monotonic() + 100
+        while not (directory / "chains" / "manifest-1.json").exists():
+            assert time.monotonic() < until, "nothing was saved"
+            assert all(each.process.poll() is None for each in hosts), [each.end(0).err for each in hosts]
+            time.sleep(0.05)
+        hosts[host].process.send_signal(number)
+        began = time.monotonic()
+        ended = [each.end(began + 120) for i, each in enumerate(hosts) if others_end or i != host]
+        return ended, time.monotonic() - began
+
+
+def test_when_a_host_dies_the_first_one_saves_and_one_host_goes_on(tmp_path):
+    (first, second), seconds = _interrupted(tmp_path / "run", signal.SIGKILL, 1, timeout=60)
+    assert seconds < 115
+    assert second.code == -signal.SIGKILL
+    assert first.code not in (0, -signal.SIGKILL)
+    assert "HostLost" in first.err
+    assert "what was drawn is saved" in first.err
+    assert 0 < inference.load(tmp_path / "run").shape[1] < LONG["draws"]
+    assert _same(inference.resume(tmp_path / "run", progress=False), _alone(**LONG))
+
+
+def test_a_host_that_hangs_is_given_up(tmp_path):
+    (first,), seconds = _interrupted(tmp_path / "run", signal.SIGSTOP, 1, timeout=10, others_end=False)
+    assert seconds < 115
+    assert first.code not in (0, -signal.SIGKILL)
+    assert "is stuck" in first.err or "has not answered" in first.err
+    assert "what was drawn is saved" in first.err
+
+
+def test_when_the_first_host_dies_the_other_ends_and_what_was_saved_is_there(tmp_path):
+    (_, second), seconds = _interrupted(tmp_path / "run", signal.SIGKILL, 0, timeout=60)
+    assert seconds < 115
+    assert second.code not in (0, -signal.SIGKILL)
+    assert "another task died" in second.err or "HostLost" in second.err
+    assert inference.load(tmp_path / "run").shape[1] > 0
+
+
+def test_sigterm_on_any_host_saves_and_ends_all_and_two_hosts_go_on(tmp_path):
+    ended, seconds = _interrupted(tmp_path / "run", signal.SIGTERM, 1, timeout=60)
+    assert [each.code for each in ended] == [143, 143], [each.err for each in ended]
+    assert seconds < 30
+    first, second = on_hosts(2, dict(resume=str(tmp_path / "run")))
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert first.found == second.found
+    alone = _alone(**LONG)
+    assert first.found[0]["lp"] == alone.statistics["lp"][0].tolist()
+    assert _same(inference.load(tmp_path / "run"), alone)
+
+
+def test_ctrl_c_on_any_host_ends_all_with_the_same_draws(tmp_path):
+    ended, _ = _interrupted(tmp_path / "run", signal.SIGINT, 1, timeout=60)
+    assert [each.code for each in ended] == [0, 0], [each.err for each in ended]
+    (first,), (second,) = (each.found for each in ended)
+    assert first == second
+    assert first["ended"] == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"off": 1e-6}, "the data differ"), ({"seed": 1}, "the seed"), ({"draws": 3}, "the options")],
+    ids=["data", "seed", "options"],
+)
+def test_hosts_with_another_run_are_told_before_anything_is_drawn(other, said):
+    for each in on_hosts(2, {**LONG, "on": {"1": other}}, timeout=20):
+        assert each.code == 1
+        assert "ValueError" in each.err
+        assert "not the same on host 1 as on host 0" in each.err
+        assert said in each.err
+
+
+def test_a_directory_that_not_all_hosts_see_is_refused(tmp_path, monkeypatch):
+    step = {**LONG, "directory": str(tmp_path / "a"), "on": {"1": {"directory": str(tmp_path / "b")}}}
+    first, second = on_hosts(2, step, timeout=60)
+    assert (first.code, second.code) == (1, 1)
+    assert "all hosts must see the run" in second.err
+    assert "host 1 has failed" in first.err
+
+
+def test_until_is_decided_by_the_first_host():
+    step = dict(
+        method="nuts", chains=2, draws=400, warmup=50, max_tree_depth=3, start="random", until={"ess": 5, "rhat": 3.0}
+    )  # fmt: skip
+    first, second = on_hosts(2, step)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert first.found == second.found
+    assert first.found[0]["ended"] == "until"
+
+
+OTHERS = {
+    "nuts": dict(method="nuts", chains=1, draws=100, warmup=10, max_tree_depth=3, start="random"),
+    "mclmc": dict(method="mclmc", chains=1, draws=10, warmup=40, adjusted=True, start="random"),
+    "sgld": dict(method="sgld", chains=2, draws=100, warmup=8, thin=2, step_size=1e-4, start="random"),
+    "sgld, minibatches": dict(
+        method="sgld", chains=2, draws=100, warmup=8, thin=2, step_size=1e-4, batch_size=16, start="random"
+    ),
+    "hmc": dict(method="hmc", chains=2, draws=8, warmup=8, tuning=12, trajectory_length=0.3),  # with start and pilot
+}  # fmt: skip
+FITS = {
+    "map": dict(method="map", steps=300),
+    "ensemble": dict(method="ensemble", chains=2, steps=300, batch_size=32),
+    "svi": dict(method="svi", steps=300, draws=10),
+}
+
+
+def test_other_methods_are_the_same_on_two_hosts_as_on_one():
+    first, second = on_hosts(2, *OTHERS.values(), *FITS.values(), seconds=400)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert first.found == second.found
+    sharded = {name: options | {"arrangement": "sharded"} for name, options in OTHERS.items()}
+    (alone,) = on_hosts(1, *sharded.values(), *FITS.values(), seconds=400)
+    assert alone.code == 0, alone.err
+    for name, here, there in zip([*OTHERS, *FITS], alone.found, first.found, strict=True):
+        np.testing.assert_allclose(there["lp"], here["lp"], rtol=1e-3, err_msg=name)
+        np.testing.assert_allclose(there["loss"], here["loss"], rtol=1e-3, err_msg=name)
