@@ -11,10 +11,10 @@ import pytest
 import inference
 from tests.helpers.several_hosts import MODEL, X, Y, begun, commands, on_hosts
 
-pytestmark = pytest.mark.validation
+pytestmark = [pytest.mark.validation, pytest.mark.filterwarnings("ignore::inference.TouchstoneWarning")]
 
 # Some ten seconds on two processes, and the same bits on one device, on two, and after a crash.
-LONG = dict(method="hmc", chains=1, draws=25, warmup=2, step_size=0.02, trajectory_length=1.0, start="random")
+LONG = dict(method="hmc", chains=1, draws=25, warmup=2, step_size=0.005, trajectory_length=0.5, start="random")
 
 
 def _alone(**options: object) -> inference.Posterior:

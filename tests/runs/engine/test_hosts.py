@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
+
 import inference
 from tests.helpers.several_hosts import MODEL, X, Y, on_hosts
 
-HMC = dict(method="hmc", chains=1, draws=6, warmup=2, step_size=0.02, trajectory_length=0.4, start="random")
+HMC = dict(method="hmc", chains=1, draws=6, warmup=2, step_size=0.005, trajectory_length=0.1, start="random")
 
 
 def _bits(posterior: inference.Posterior) -> str:
     return hashlib.sha256(b"".join(values.tobytes() for values in posterior.draws.values())).hexdigest()
 
 
+@pytest.mark.filterwarnings("ignore::inference.TouchstoneWarning")  # after so few draws
 def test_two_hosts_share_the_rows_of_a_chain_and_find_the_bits_of_one(tmp_path):
     # The second host measures pieces of another length; were it to decide by itself, both would wait for ever.
-    first, second = on_hosts(2, dict(directory=str(tmp_path / "run"), **HMC), seconds=60, timeout=10)
+    first, second = on_hosts(2, dict(directory=str(tmp_path / "run"), **HMC), seconds=80, timeout=20)
     assert (first.code, second.code) == (0, 0), first.err + second.err
     (there,), (here,) = first.found, second.found
     assert here == there
@@ -24,5 +27,5 @@ def test_two_hosts_share_the_rows_of_a_chain_and_find_the_bits_of_one(tmp_path):
     alone = inference.run(MODEL, X, Y, arrangement="sharded", progress=False, **HMC)
     assert _bits(alone) == there["bits"]
     assert _bits(inference.load(tmp_path / "run")) == there["bits"]
-    assert "HMC" in first.err or "hmc" in first.err  # the bars of the first host, and nothing of the other
-    assert not [line for line in second.err.splitlines() if "hmc" in line.lower()]
+    assert "hmc" in first.err  # its progress, and nothing of the other one's
+    assert "hmc" not in second.err
