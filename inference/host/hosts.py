@@ -50,7 +50,7 @@ _patience = 60.0
 
 
 class HostLost(RuntimeError):
-    """Another host has failed, or has not answered for too long."""
+    """Another host has failed, or has not answered for too long; within a run, this process ends ten seconds later."""
 
     def with_state(self, saved: bool) -> HostLost:
         """This error, which says what has become of the draws."""
@@ -166,14 +166,16 @@ def together() -> Iterator[None]:
         if isinstance(error, HostLost):
             _end_soon()
         raise
+    finally:
+        _effort = -1
 
 
-_effort = -1
+_effort = -1  # which of the contexts `together` this is, the same on all hosts; -1 outside of them
 
 
 def listen() -> None:
     """Raise HostLost if another host has failed in the context `together` that this one is in."""
-    if count() == 1:
+    if count() == 1 or _effort < 0:
         return
     for key, why in _store().key_value_dir_get(f"touchstone/failed/{_effort}/"):
         host = int(key.rpartition("/")[2])

@@ -144,6 +144,15 @@ def test_a_host_that_fails_tells_the_others_why(on_hosts, monkeypatch):
     assert on_hosts.ended == [0]  # the other one has an error of its own, and nobody to wait for
 
 
+def test_what_failed_before_is_over(on_hosts):
+    def function(host):
+        with pytest.raises(FloatingPointError), hosts.together():
+            raise FloatingPointError("all chains failed")
+        return hosts.first_says(lambda: time.sleep(0.2) or "next")  # the other one looks around while it waits
+
+    assert on_hosts(2, function) == ["next", "next"]
+
+
 def test_a_piece_that_never_ends_is_noticed(on_hosts, monkeypatch):
     monkeypatch.setattr(hosts, "_patience", 0.0)
 
