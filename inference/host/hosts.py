@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import jax
@@ -46,6 +47,7 @@ _LONGER = 20  # times the longest piece so far may the next one take
 _FAILED = 3  # the exit code of such a process; that of a run that failed, see `touchstone.answers`
 
 _questions, _efforts = itertools.count(), itertools.count()
+_effort: ContextVar[int] = ContextVar("effort", default=-1)  # the number of the context `together`, if this is in one
 _patience = 60.0
 
 
@@ -154,30 +156,27 @@ def together() -> Iterator[None]:
     if count() == 1:
         yield
         return
-    global _effort
-    _effort = next(_efforts)
+    effort = next(_efforts)
+    token = _effort.set(effort)
     try:
         yield
     except BaseException as error:
         try:
-            _say(f"failed/{_effort}/{number()}", f"{type(error).__name__}: {error}"[:500])
+            _say(f"failed/{effort}/{number()}", f"{type(error).__name__}: {error}"[:500])
         except Exception:  # the coordinator is gone, so there is nobody to tell
             pass
         if isinstance(error, HostLost):
             _end_soon()
         raise
     finally:
-        _effort = -1
-
-
-_effort = -1  # which of the contexts `together` this is, the same on all hosts; -1 outside of them
+        _effort.reset(token)
 
 
 def listen() -> None:
     """Raise HostLost if another host has failed in the context `together` that this one is in."""
-    if count() == 1 or _effort < 0:
+    if count() == 1 or _effort.get() < 0:
         return
-    for key, why in _store().key_value_dir_get(f"touchstone/failed/{_effort}/"):
+    for key, why in _store().key_value_dir_get(f"touchstone/failed/{_effort.get()}/"):
         host = int(key.rpartition("/")[2])
         if host != number():
             raise HostLost(f"host {host} has stopped: {why}")
