@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 import time
 
 import numpy as np
 import pytest
 
 import inference
-from tests.helpers.several_hosts import MODEL, X, Y, begun, commands, on_hosts
+from tests.helpers.several_hosts import MODEL, X, Y, address, begun, commands, on_hosts
 
 pytestmark = [pytest.mark.validation, pytest.mark.filterwarnings("ignore::inference.TouchstoneWarning")]
 
 # Some ten seconds on two processes, and the same bits on one device, on two, and after a crash.
 LONG = dict(method="hmc", chains=1, draws=25, warmup=2, step_size=0.005, trajectory_length=0.5, start="random")
+
+SHORT = ("chains=2", "draws=10", "warmup=10", "step_size=0.05", "trajectory_length=0.2", "start=random")
 
 
 def _alone(**options: object) -> inference.Posterior:
@@ -105,6 +109,31 @@ def test_a_directory_that_not_all_hosts_see_is_refused(tmp_path, monkeypatch):
     assert (first.code, second.code) == (1, 1)
     assert "all hosts must see the run" in second.err
     assert "host 1 has failed" in first.err
+
+
+def test_the_command_on_two_hosts_is_that_of_one_and_only_the_first_prints_and_writes(tmp_path):
+    options = ["--method", "hmc", "--hidden", "5", "--json", "--directory", str(tmp_path / "run"), "--out"]
+    options += [str(tmp_path / "out"), *(f"-o{word}" for word in SHORT)]
+    where = address()
+    command = [sys.executable, "-m", "touchstone", "run", "moons", *options, "--coordinator", where, "--hosts", "2"]
+    with begun([[*command, "--host", str(host)] for host in range(2)]) as hosts:
+        first, second = (host.end(time.monotonic() + 200) for host in hosts)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert json.loads(first.out)["results"]["hmc"]["chains"] == 2
+    assert second.out == ""
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "hmc.csv",
+        "hmc.npz",
+        "report.html",
+        "scores.json",
+    ]
+    resume = [sys.executable, "-m", "touchstone", "extend", str(tmp_path / "run"), "--draws", "20", "--json"]
+    resume += ["--coordinator", where, "--hosts", "2", "--host"]
+    with begun([[*resume, str(host)] for host in range(2)]) as hosts:
+        first, second = (host.end(time.monotonic() + 200) for host in hosts)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert json.loads(first.out)["draws"] == 20
+    assert second.out == ""
 
 
 def test_until_is_decided_by_the_first_host():
