@@ -84,10 +84,14 @@ import inference, models
 warnings.simplefilter("ignore")
 generator = np.random.default_rng(0)
 x = generator.normal(size=(203, 3)).astype(np.float32)
-y = np.sin(x[:, 0]).astype(np.float32)
-model = models.mlp((6,), "tanh")
+images = generator.normal(size=(37, 8, 8, 3)).astype(np.float32)
+networks = {
+    "mlp": (models.mlp((6,), "tanh"), x, np.sin(x[:, 0])),
+    "resnet20_frn": (models.resnet20_frn(8, 2, likelihood=models.Categorical(3)), images, np.arange(37) % 3),
+}
 for options in json.loads(sys.argv[1]):
-    posterior = inference.run(model, x, y, progress=False, start="random", arrangement="sharded", **options)
+    data = networks[options.pop("network", "mlp")]
+    posterior = inference.run(*data, progress=False, start="random", arrangement="sharded", **options)
     content = b"".join(values.tobytes() for values in posterior.draws.values())
     print(json.dumps([len(jax.devices()), hashlib.sha256(content).hexdigest(), posterior.cost.arranged,
                       posterior.statistics["lp"][0].tolist()]))
@@ -126,6 +130,15 @@ def test_other_samplers_make_the_same_draws_on_1_2_and_8_devices():
     for two, eight, one in zip(_on(2, *OTHERS), _on(8, *OTHERS), _on(1, *OTHERS), strict=True):
         np.testing.assert_allclose(eight[3], two[3], rtol=1e-4)
         np.testing.assert_allclose(one[3], two[3], rtol=1e-4)
+
+
+@pytest.mark.validation
+def test_a_residual_network_has_the_same_draws_on_1_2_and_8_devices():
+    # 37 images fill neither 16 slots nor 2 devices, and a normalisation looks at each of them alone.
+    options = {**HMC, "chains": 1, "network": "resnet20_frn", "step_size": 1e-3, "trajectory_length": 5e-3}
+    (one,), (two,), (eight,) = _on(1, options), _on(2, options), _on(8, options)
+    assert "1 x 8 devices" in eight[2]
+    assert one[1] == two[1] == eight[1]
 
 
 def test_pieces_change_nothing(conjugate, at_pace):
