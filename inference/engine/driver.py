@@ -25,7 +25,7 @@ from inference.engine.pace import current_pace
 from inference.engine.stage import Outcome, Stage, Stop
 from inference.host.arithmetic import arithmetic, precision_of_products
 from inference.host.compiling import TRACING
-from inference.host.hosts import HostLost, Watch, check_same, count, everyones, first_says, is_first, together
+from inference.host.hosts import HostLost, Watch, as_one, check_same, everyones, first_says, is_first, together
 from inference.host.machine import Cost, peak_memory
 from inference.host.signals import Signals
 
@@ -112,7 +112,8 @@ class Driver:
         self.chains = [chain for group in self.groups for chain in group.chains]
         check_same(f"what {self.stage.title} begins with", lambda: self.stage.fingerprints(self._saved()))
         for group in self.groups if not self.ledger.ended else ():
-            group.prepare()
+            with as_one():
+                group.prepare()
         self._compiled = time.perf_counter()
 
     def _announce(self) -> None:
@@ -227,15 +228,8 @@ class Driver:
 
     def _result(self, future: Future[Ran]) -> Ran:
         """A piece that has ended; on several hosts it fails when one of them is gone."""
-        try:
+        with as_one():
             ran = future.result()
-        except Exception as error:
-            if count() == 1:
-                raise
-            said = str(error).splitlines()[0][:300]
-            raise HostLost(
-                f"a piece that all hosts make together has failed, as if one of them were gone: {said}"
-            ) from error
         self._watch.end()
         return ran
 

@@ -52,7 +52,7 @@ def distributed(
             coordinator, hosts, host, coordinator_bind_address=listen_at,
             initialization_timeout=_START, shutdown_timeout_seconds=_END,
             # JAX ends the process when it has missed a host for so long; before that, we have said so and saved.
-            heartbeat_timeout_seconds=round(2 * timeout) + 10,
+            heartbeat_timeout_seconds=round(timeout) + 40,
             cluster_detection_method=None if coordinator is None else "deactivate",
         )  # fmt: skip
     except ValueError as error:

@@ -27,6 +27,7 @@ __all__ = [
     "Watch",
     "all_do",
     "alone",
+    "as_one",
     "be_patient",
     "check_same",
     "count",
@@ -42,7 +43,9 @@ __all__ = [
 Value = TypeVar("Value")
 
 _SLICE = 500  # milliseconds of waiting between two looks at Ctrl-C and at what other hosts say
-_LEFT = 10.0  # seconds from the loss of a host until a process is ended that may wait for it in another thread
+_LEFT = (
+    10.0  # seconds that others have to end as well, and from then on until a process is ended that may wait for them
+)
 _LONGER = 20  # times the longest piece so far may the next one take
 _FAILED = 3  # the exit code of such a process; that of a run that failed, see `touchstone.answers`
 
@@ -161,15 +164,37 @@ def together() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        try:
-            _say(f"failed/{effort}/{number()}", f"{type(error).__name__}: {error}"[:500])
-        except Exception:  # the coordinator is gone, so there is nobody to tell
-            pass
-        if isinstance(error, HostLost):
+        if not _told(effort, error) or isinstance(error, HostLost):
             _end_soon()
         raise
     finally:
         _effort.reset(token)
+
+
+@contextmanager
+def as_one() -> Iterator[None]:
+    """A context in which the devices of all hosts work together, which fails where one of them is gone."""
+    try:
+        yield
+    except Exception as error:
+        if count() == 1:
+            raise
+        said = str(error).partition("\n")[0][:300]
+        raise HostLost(f"what all hosts do together has failed, as if one of them were gone: {said}") from error
+
+
+def _told(effort: int, error: BaseException) -> bool:
+    """Tell the others of an error; whether all of them have come to an end too, so that nobody waits for this host."""
+    until = time.monotonic() + _LEFT
+    try:
+        _say(f"failed/{effort}/{number()}", f"{type(error).__name__}: {error}"[:500])
+        while len(_store().key_value_dir_get(f"touchstone/failed/{effort}/")) < count():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+    except Exception:  # the coordinator is gone, so there is nobody to tell
+        return False
+    return True
 
 
 def listen() -> None:

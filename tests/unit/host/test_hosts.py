@@ -144,6 +144,29 @@ def test_a_host_that_fails_tells_the_others_why(on_hosts, monkeypatch):
     assert on_hosts.ended == [0]  # the other one has an error of its own, and nobody to wait for
 
 
+def test_a_host_that_fails_while_the_others_wait_elsewhere_is_ended(on_hosts, monkeypatch):
+    monkeypatch.setattr(hosts, "_LEFT", 0.2)
+
+    def function(host):
+        if host == 0:
+            with hosts.together():
+                raise OSError("the disk is full")
+
+    on_hosts(2, function)
+    assert on_hosts.ended == [0]
+
+
+def test_what_breaks_where_all_work_together_is_a_lost_host(on_hosts):
+    def function(host):
+        with hosts.as_one():
+            raise ValueError("Gloo AllGather failed\nand more")
+
+    for error in on_hosts(2, function):
+        assert isinstance(error, HostLost)
+        assert str(error).endswith("Gloo AllGather failed")
+    assert isinstance(on_hosts(1, function)[0], ValueError)
+
+
 def test_what_failed_before_is_over(on_hosts):
     def function(host):
         with pytest.raises(FloatingPointError), hosts.together():
