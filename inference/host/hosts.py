@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -43,9 +43,7 @@ __all__ = [
 Value = TypeVar("Value")
 
 _SLICE = 500  # milliseconds of waiting between two looks at Ctrl-C and at what other hosts say
-_LEFT = (
-    10.0  # seconds that others have to end as well, and from then on until a process is ended that may wait for them
-)
+_LEFT = 10.0  # seconds that a host which fails waits for the others to end, and until it is ended if it waits for more
 _LONGER = 20  # times the longest piece so far may the next one take
 _FAILED = 3  # the exit code of such a process; that of a run that failed, see `touchstone.answers`
 
@@ -164,7 +162,8 @@ def together() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not _told(effort, error) or isinstance(error, HostLost):
+        _tell(effort, error)
+        if isinstance(error, HostLost) or not _all_end(effort):
             _end_soon()
         raise
     finally:
@@ -183,18 +182,21 @@ def as_one() -> Iterator[None]:
         raise HostLost(f"what all hosts do together has failed, as if one of them were gone: {said}") from error
 
 
-def _told(effort: int, error: BaseException) -> bool:
-    """Tell the others of an error; whether all of them have come to an end too, so that nobody waits for this host."""
-    until = time.monotonic() + _LEFT
-    try:
+def _tell(effort: int, error: BaseException) -> None:
+    """Tell the others that this host has failed."""
+    with suppress(Exception):  # the coordinator may be gone, and then there is nobody to tell
         _say(f"failed/{effort}/{number()}", f"{type(error).__name__}: {error}"[:500])
-        while len(_store().key_value_dir_get(f"touchstone/failed/{effort}/")) < count():
-            if time.monotonic() > until:
-                return False
+
+
+def _all_end(effort: int) -> bool:
+    """Whether all hosts have come to an end too, so that nobody waits for this one, nor this one for others."""
+    until = time.monotonic() + _LEFT
+    with suppress(Exception):
+        while time.monotonic() < until:
+            if len(_store().key_value_dir_get(f"touchstone/failed/{effort}/")) == count():
+                return True
             time.sleep(0.05)
-    except Exception:  # the coordinator is gone, so there is nobody to tell
-        return False
-    return True
+    return False
 
 
 def listen() -> None:
