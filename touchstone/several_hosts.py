@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -34,4 +36,13 @@ def join(coordinator: str | None, hosts: int | None, host: int | None, directory
             "a run on several hosts needs --directory, a folder that all of them see: when one is lost, "
             "touchstone resume goes on from there"
         )
+    _keep_output()
     inference.distributed(coordinator, hosts, host)
+
+
+def _keep_output() -> None:
+    """Leave standard output to this command: what JAX's network library prints there goes to standard error."""
+    sys.stdout.flush()
+    ours = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = os.fdopen(ours, "w")
