@@ -167,6 +167,6 @@ def test_other_methods_find_on_two_hosts_what_they_find_on_one(options):
     assert first.found == second.found
     (found,) = first.found
     alone = _alone(**options) if options in SAMPLERS.values() else inference.run(MODEL, X, Y, progress=False, **options)
-    np.testing.assert_allclose(found["lp"], alone.statistics["lp"][0], rtol=1e-3)
     loss = alone.curves.get("loss", np.zeros((1, 0)))[0]
-    np.testing.assert_allclose(found["loss"], loss, rtol=1e-3)
+    for here, there in ((alone.statistics["lp"][0], found["lp"]), (loss, found["loss"])):
+        np.testing.assert_allclose(there, here, rtol=1e-3, atol=1e-2)  # sums of hundreds, rounded to 2e-5 at each step
