@@ -36,7 +36,6 @@ __all__ = [
     "is_first",
     "listen",
     "number",
-    "patience",
     "together",
 ]
 
@@ -76,13 +75,8 @@ def is_first() -> bool:
     return number() == 0
 
 
-def patience() -> float:
-    """Seconds after which a host that says nothing is given up."""
-    return _patience
-
-
 def be_patient(seconds: float) -> None:
-    """Set `patience`."""
+    """Give up a host that has said nothing for so many seconds."""
     global _patience
     _patience = seconds
 
@@ -97,7 +91,7 @@ def everyones(value: Value) -> list[Value]:
     """What every host has said, in the order of hosts; `value`, of JSON's types, is what this one says.
 
     Raises:
-        HostLost: if a host has not answered for `patience` seconds, or has failed.
+        HostLost: if a host has not answered for too long, see `be_patient`, or has failed.
     """
     hosts = count()
     if hosts == 1:

@@ -156,6 +156,7 @@ FITS = {
     "ensemble": dict(method="ensemble", chains=2, steps=300, batch_size=32),
     "bootstrap": dict(method="ensemble", chains=1, steps=300, bootstrap=True),
     "svi": dict(method="svi", steps=300, draws=10),
+    "laplace": dict(method="laplace", steps=300, draws=10),
 }
 
 

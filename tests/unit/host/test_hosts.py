@@ -120,12 +120,10 @@ def test_hosts_that_would_run_something_else_are_told(on_hosts):
 
 
 def test_a_host_that_says_nothing_is_given_up(on_hosts):
-    began = time.monotonic()
     first, second = on_hosts(2, lambda host: hosts.everyones(0) if host == 0 else None)
     assert isinstance(first, HostLost)
     assert "host 1 has not answered" in str(first)
     assert second is None
-    assert time.monotonic() - began < 20
 
 
 def test_a_host_that_fails_tells_the_others_why(on_hosts, monkeypatch):
