@@ -69,6 +69,27 @@ def test_devices_are_for_chains_first_and_then_for_rows(devices, chains, in_rows
     assert np.shape(_shape(places, chains, in_rows)) == shape
 
 
+@pytest.mark.parametrize(
+    ("hosts", "each", "chains", "in_rows", "shape"),
+    [
+        (2, 1, 1, True, (1, 2)),
+        (2, 1, 1, False, (1, 2)),  # both compute the same, as each needs to know it
+        (2, 4, 3, False, (2, 4)),
+        (4, 4, 3, True, (2, 8)),
+        (3, 1, 4, True, (3, 1)),
+    ],
+)
+def test_every_host_has_devices_in_the_mesh(hosts, each, chains, in_rows, shape):
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=i // each) for i in range(hosts * each)]
+    assert np.shape(_shape(places, chains, in_rows)) == shape
+
+
+def test_a_number_of_hosts_that_leaves_one_without_work_is_refused():
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=i) for i in range(3)]
+    with pytest.raises(ValueError, match="2 chains can't be dealt out so that 3 hosts"):
+        _shape(places, 2, True)
+
+
 def _shape(places, chains, in_rows):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("inference.engine.sharded.Mesh", lambda devices, names: devices)
