@@ -142,17 +142,20 @@ def test_the_command_on_two_hosts_is_that_of_one_and_only_the_first_prints_and_w
 
 def test_until_is_decided_by_the_first_host():
     step = dict(
-        method="nuts", chains=2, draws=400, warmup=50, max_tree_depth=3, start="random", until={"ess": 5, "rhat": 3.0}
+        method="nuts", chains=2, draws=200, warmup=20, max_tree_depth=2, start="random", until={"ess": 1}
     )  # fmt: skip
     first, second = on_hosts(2, step)
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert first.found == second.found
     assert first.found[0]["ended"] == "until"
+    assert len(first.found[0]["lp"]) == 100  # its first look
 
 
 SAMPLERS = {
     "nuts": dict(method="nuts", chains=1, draws=100, warmup=10, max_tree_depth=3, start="random"),
-    "mclmc": dict(method="mclmc", chains=1, draws=10, warmup=40, adjusted=True, start="random"),
+    "mclmc": dict(
+        method="mclmc", chains=1, draws=8, warmup=40, thin=1, adjusted=True, trajectory_length=0.5, start="random"
+    ),
     "sgld": dict(method="sgld", chains=2, draws=100, warmup=8, thin=2, step_size=1e-4, start="random"),
     "minibatches": dict(
         method="sgld", chains=1, draws=100, warmup=8, thin=2, step_size=1e-4, batch_size=16, start="random"
