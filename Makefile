@@ -67,7 +67,7 @@ newest:
 	.ci/newest $(PYTHON)
 
 bench: $(READY)
-	for name in importing starting hamiltonian compensation arithmetic ensembles variational dropout langevin rows networks scaling saving showing quality scales verdict tabular; do \
+	for name in importing starting hamiltonian compensation arithmetic ensembles variational dropout langevin rows networks devices scaling saving showing quality scales verdict tabular; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # Published tables beside ours; what data they need is in the README.

@@ -11,6 +11,8 @@ refuse_shadows("data", "models")
 
 import models as _models  # noqa: F401 (before NumPyro is imported, whose warning about its bars it keeps back)
 from inference.catalogue import METHODS
+from inference.host.distributed import distributed
+from inference.host.hosts import HostLost
 from inference.host.machine import Cost
 from inference.host.telling import TouchstoneWarning
 from inference.laplace.approximation import Laplace
@@ -57,6 +59,7 @@ __all__ = [
     "FullRank",
     "Gaussian",
     "Guide",
+    "HostLost",
     "Laplace",
     "LowRank",
     "Method",
@@ -68,6 +71,7 @@ __all__ = [
     "Sweep",
     "TouchstoneWarning",
     "centre",
+    "distributed",
     "extend",
     "load",
     "prune",

@@ -16,6 +16,7 @@ import typer
 
 import diagnostics
 import inference
+from inference.host.hosts import is_first
 from inference.target.binding import NoStart
 
 __all__ = ["FAILED", "INTERRUPTED", "WRONG_INPUT", "Answer", "AsJSON", "answering", "verdict_of"]
@@ -33,6 +34,8 @@ AsJSON = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 class Answer:
     """What a subcommand has to say: lines of text as they come, or one JSON object at the end.
 
+    Of several hosts, only the first says anything but errors.
+
     Args:
         as_json: collect values for JSON, and print no text.
     """
@@ -44,12 +47,12 @@ class Answer:
     def say(self, text: str = "", **values: Any) -> None:
         """Print `text`, or keep `values` for the JSON object."""
         self._values |= values
-        if text and not self.as_json:
+        if text and not self.as_json and is_first():
             typer.echo(text)
 
     def end(self) -> None:
         """Print the JSON object, if that was asked for."""
-        if self.as_json:
+        if self.as_json and is_first():
             typer.echo(json.dumps(_plain(self._values), indent=1))
 
     def fail(self, message: str, code: int) -> typer.Exit:
@@ -69,7 +72,7 @@ def answering(as_json: bool = False) -> Iterator[Answer]:
             warnings.showwarning = _note
             yield answer
         answer.end()
-    except (FloatingPointError, NoStart, MemoryError) as error:
+    except (FloatingPointError, NoStart, MemoryError, inference.HostLost) as error:
         raise answer.fail(str(error) or "there is too little memory", FAILED) from error
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):

@@ -13,6 +13,7 @@ import diagnostics
 import inference
 import models
 from diagnostics.reports.page import default_reference
+from inference.host.hosts import first_says, is_first
 from touchstone.answers import Answer, AsJSON, answering, verdict_of
 from touchstone.choices import (
     Activation,
@@ -36,6 +37,7 @@ from touchstone.choices import (
 )
 from touchstone.folders import check_free, fill, folder_for, in_one_step
 from touchstone.in_python import in_python
+from touchstone.several_hosts import Coordinator, Host, Hosts, join
 
 __all__ = ["run"]
 
@@ -66,6 +68,9 @@ def run(
         typer.Option(help="A folder for posterior, predictions, scores and report; or a .npz file for the posterior."),
     ] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the run lives, so that it survives a crash.")] = None,
+    coordinator: Coordinator = None,
+    hosts: Hosts = None,
+    host: Host = None,
     as_json: AsJSON = False,
 ) -> None:
     """Fit a network to a data set or to your own table, and print its scores and its verdict.
@@ -73,6 +78,7 @@ def run(
     Several methods with commas between them, such as hmc,svi,laplace, make a comparison.
     """
     with answering(as_json) as answer:
+        join(coordinator, hosts, host, directory)
         methods = chosen_methods(method, option, chains)
         if out is not None and out.suffix == _FILE and len(methods) > 1:
             raise ValueError(f"--out must be a folder for several methods, got the file {str(out)!r}")
@@ -83,10 +89,10 @@ def run(
         fitted = chosen.suited(network(model, hidden, activation, prior, chosen.train.classes))
         text = in_python(chosen, split, fitted, methods, seed, temperature, fan_in)
         if out is not None:
-            check_free(out)
+            first_says(lambda: check_free(out))
         answer.say("".join(f"{remark}\n" for remark in chosen.remarks).rstrip(), remarks=list(chosen.remarks))
         answer.say(f"\nThe same run in Python:\n\n{_indented(text)}\n", python=text)
-        with nullcontext() if out is None else folder_for(out):  # a place that can't be written is found before the run
+        with folder_for(out) if out is not None and is_first() else nullcontext():  # a place that can't be written is found before the run
             posteriors = {
                 each: inference.run(
                     fitted, chosen.train, method=each, seed=seed, temperature=temperature,
@@ -94,7 +100,8 @@ def run(
                 )
                 for each, options in methods.items()
             }  # fmt: skip
-            _keep(answer, out, posteriors, chosen)
+            if is_first():
+                _keep(answer, out, posteriors, chosen)
 
 
 def _indented(text: str) -> str:

@@ -22,6 +22,7 @@ from diagnostics.reports.extreme_cases import Case, cases
 from diagnostics.reports.model_table import Layer, layers
 from diagnostics.reports.pictures import Picture, of_chains, of_predictions, picture
 from inference import Posterior, Prediction, load
+from inference.host.hosts import is_first
 from inference.host.versions import version_of
 from inference.results.prediction import Regression
 from models import Network
@@ -107,7 +108,7 @@ def report(
     reference: str | None = None,
     title: str | None = None,
 ) -> Path:
-    """Write a report about one posterior, or about several of the same data.
+    """Write a report about one posterior, or about several of the same data; of several hosts, the first one writes.
 
     Args:
         posterior: one, or several by name; each may also be a saved file, or the directory of a run, even if under way.
@@ -120,6 +121,8 @@ def report(
     Returns:
         The path of the file.
     """
+    if not is_first():
+        return Path(path)
     posteriors = _loaded(posterior)
     if not posteriors:
         raise ValueError("report needs at least one posterior, got none")

@@ -4,7 +4,8 @@ Which chains share a program and a device is not known here: an arrangement deal
 `inference.engine.arrangements`. Worker threads run a piece of a group at a time. The length of a piece follows from how
 long the last one took, and does not change the draws, because the number of iterations and the work to be done for them
 are arguments of the program. Everything is traced and compiled in the main thread (NumPyro's handler stack is shared by
-all threads).
+all threads). On several hosts each runs this loop, and what depends on a clock or a signal is agreed on between two
+pieces: the length of the next one, whether there is a next one, and whether the draws are enough.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from inference.engine import programs
 from inference.engine.arrangements import arrange
 from inference.engine.chain import Chain
 from inference.engine.group import Group, Ran
-from inference.engine.ledger import Ledger, Values
+from inference.engine.ledger import Ledger, Saved, Values
 from inference.engine.pace import current_pace
 from inference.engine.stage import Outcome, Stage, Stop
 from inference.host.arithmetic import arithmetic, precision_of_products
 from inference.host.compiling import TRACING
+from inference.host.hosts import HostLost, Watch, as_one, check_same, everyones, first_says, is_first, together
 from inference.host.machine import Cost, peak_memory
 from inference.host.signals import Signals
 
@@ -44,8 +46,9 @@ def drive(stage: Stage, ledger: Ledger, progress: bool) -> Outcome:
         FloatingPointError: if all chains failed.
         KeyboardInterrupt: if Ctrl-C is pressed before there is anything to return, or a second time.
         SystemExit: on SIGTERM, once everything is saved, if the ledger outlives the process.
+        HostLost: if another host has failed, once everything is saved.
     """
-    return Driver(stage, ledger, progress).run()
+    return Driver(stage, ledger, progress and is_first()).run()
 
 
 class Driver:
@@ -71,21 +74,21 @@ class Driver:
         self.groups: list[Group] = []
         self.chains: list[Chain] = []
         self.ended, self.interrupted = "draws", False
-        self._products = precision_of_products()
+        self._products, self._watch = precision_of_products(), Watch()
         self._running: dict[Future[Ran], Group] = {}
         self._arrangement, self._why = arrange(method)
         self._began = time.perf_counter()
 
     def run(self) -> Outcome:
         """Compile, run to the end, gather."""
-        with arithmetic(self.stage.method.precision), closing(self.ledger), self.display:
+        with together(), arithmetic(self.stage.method.precision), closing(self.ledger), self.display:
             with TRACING:
                 self._compile()
             self._announce()
             if self.ledger.ended:
                 self.ended = self.ledger.ended
             else:
-                self._run_milestones()
+                self._run_or_save()
                 self._save("" if self.ended == "interrupted" else self.ended)
             states = self._states()
             with TRACING:
@@ -107,8 +110,10 @@ class Driver:
         """Make the groups, each chain where it begins, and compile the programs that advance them."""
         self.groups = self._arrangement.begin(self.stage, self.ledger)
         self.chains = [chain for group in self.groups for chain in group.chains]
+        check_same(f"what {self.stage.title} begins with", lambda: self.stage.fingerprints(self._saved()))
         for group in self.groups if not self.ledger.ended else ():
-            group.prepare()
+            with as_one():
+                group.prepare()
         self._compiled = time.perf_counter()
 
     def _announce(self) -> None:
@@ -118,6 +123,14 @@ class Driver:
             self.display.say(f"all draws will take at most {self.ledger.size / 1e6:,.1f} MB on disk")
         if not self._going():
             raise FloatingPointError(f"all chains had stopped: {self.chains[0].stopped}")
+
+    def _run_or_save(self) -> None:
+        """Run all milestones; if another host is lost on the way, save what there is."""
+        try:
+            self._run_milestones()
+        except HostLost as lost:
+            self._save()
+            raise lost.with_state(self.ledger.durable) from lost
 
     def _run_milestones(self) -> None:
         """Run to each milestone until the draws are enough; without a stopping rule, run to the end."""
@@ -138,7 +151,17 @@ class Driver:
     def _enough(self, stop: Stop, draws: int) -> bool:
         """Whether the first `draws` per chain are enough; a resumed run may have more, but is judged as it was then."""
         self._save()
-        return stop.met(*self.ledger.values([chain.number for chain in self._going()], draws))
+
+        def judged() -> bool | None:
+            try:
+                return bool(stop.met(*self.ledger.values([chain.number for chain in self._going()], draws)))
+            except KeyboardInterrupt:
+                return None
+
+        enough = first_says(judged)
+        if enough is None:
+            raise KeyboardInterrupt
+        return enough
 
     def _run_to(self, goal: int) -> None:
         """Run all groups to `goal` iterations in worker threads.
@@ -149,6 +172,7 @@ class Driver:
         self._goal, self._told = goal, False
         with Signals(terminate=self.ledger.durable) as self.signals:
             self._pool = ThreadPoolExecutor(self._arrangement.workers(len(self.groups)))
+            self._agreed()
             try:
                 for group in self.groups:
                     self._submit(group)
@@ -161,6 +185,7 @@ class Driver:
                         self._save()
             finally:
                 self._pool.shutdown(wait=not self._running, cancel_futures=True)
+            self._agreed()
             if self.signals.terminated:
                 self._save()
                 raise SystemExit(_TERMINATED)
@@ -168,6 +193,7 @@ class Driver:
     def _submit(self, group: Group) -> None:
         """Give a group's next piece to a worker, unless its chains have reached the goal or are to stop."""
         if any(chain.done < self._goal and not chain.stopped for chain in group.chains) and not self.signals.stop:
+            self._watch.begin()
             self._running[self._pool.submit(self._piece, group)] = group
 
     def _piece(self, group: Group) -> Ran:
@@ -177,17 +203,21 @@ class Driver:
 
     def _finished(self) -> set[Future[Ran]]:
         try:
-            return wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED)[0]
+            finished = wait(self._running, timeout=0.5, return_when=FIRST_COMPLETED)[0]
         except KeyboardInterrupt:  # where `Signals` has no handler
-            if self.signals.stop:
+            if self.signals.noted[0]:
                 raise
-            self.signals.stop = True
+            self.signals.note()
             return set()
+        if not finished:
+            self._watch.look()
+        return finished
 
     def _take(self, group: Group, future: Future[Ran]) -> None:
         """Take in a piece that has ended; the group's worker is busy with the next one meanwhile."""
-        ran = future.result()
-        group.go_on(ran, self.pace.piece_seconds)
+        ran = self._result(future)
+        pace, seconds = self._agreed(ran.pace)
+        group.go_on(ran._replace(pace=pace), seconds)
         self._submit(group)
         for chain, piece in group.pieces(ran):
             if isinstance(piece, FloatingPointError):
@@ -195,6 +225,19 @@ class Driver:
             else:
                 status = chain.take(piece, self.stage.method, self.ledger, self.stage.keeping)
                 self.display.update(chain.done, status, chain.number)
+
+    def _result(self, future: Future[Ran]) -> Ran:
+        """A piece that has ended; on several hosts it fails when one of them is gone."""
+        with as_one():
+            ran = future.result()
+        self._watch.end()
+        return ran
+
+    def _agreed(self, pace: float = 0.0) -> tuple[float, float]:
+        """Pace and seconds of a piece, as the first host has them; all hosts then know of the signals of any."""
+        said = everyones((pace, self.pace.piece_seconds, self.signals.noted))
+        self.signals.heed([noted for _, _, noted in said])
+        return said[0][:2]
 
     def _fail(self, chain: Chain, error: FloatingPointError) -> None:
         """Leave a failed chain out; end the stage if it needs every chain, or if no chain is left."""
@@ -209,8 +252,11 @@ class Driver:
         self._running = {future: group for future, group in self._running.items() if not future.cancel()}
 
     def _save(self, ended: str = "") -> None:
-        saved = [chain.saved(state) for chain, state in zip(self.chains, self._states(), strict=True)]
-        self.ledger.save(saved, *self._seconds(), ended)
+        self.ledger.save(self._saved(), *self._seconds(), ended)
+
+    def _saved(self) -> list[Saved]:
+        """Each chain, with where it is."""
+        return [chain.saved(state) for chain, state in zip(self.chains, self._states(), strict=True)]
 
     def _states(self) -> list[Any]:
         """Where each chain is."""

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Sharding
 
 from inference.host.compiling import in_a_hurry
 from inference.lanes import CHAINS, selected
@@ -33,6 +34,7 @@ __all__ = [
     "empty_buffers",
     "find_start",
     "placed",
+    "put",
     "shapes",
 ]
 
@@ -136,7 +138,21 @@ def _write_each(lanes: jax.Array, places: jax.Array, buffer: jax.Array, leaf: ja
 def empty_buffers(emission: Emission, places: tuple[int, ...], device: Any) -> Emission:
     """Buffers on `device` for what iterations emit: (iteration,) or (chain, iteration) `places`."""
     with jax.enable_x64(True):  # a float32 program may emit float64
-        return jax.tree.map(lambda leaf: jax.device_put(np.zeros((*places, *leaf.shape), leaf.dtype), device), emission)
+        return jax.tree.map(lambda leaf: put(np.zeros((*places, *leaf.shape), leaf.dtype), device), emission)
+
+
+def put(tree: Any, where: Any) -> Any:
+    """Arrays on a device, or over devices as a sharding says; where these are of several hosts, each puts its part."""
+    if not isinstance(where, Sharding) or where.is_fully_addressable:
+        return jax.device_put(tree, where)
+
+    def ours(leaf: Any) -> jax.Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(ours(jax.random.key_data(leaf)))
+        array = np.asarray(leaf)
+        return jax.make_array_from_callback(array.shape, where, lambda part: array[part])
+
+    return jax.tree.map(ours, tree)
 
 
 def _write(place: jax.Array, buffer: jax.Array, leaf: jax.Array) -> jax.Array:

@@ -5,6 +5,10 @@ data: each has whole slots of them, and they add up gradients in an order that d
 `inference.target.row_shards`. On CPUs a device advances its chains one after the other, and a chain's draws are the
 same bits on 1, 2, 4 and 8 devices; on accelerators it advances them together. Rows are spread where the model is a
 network that sees all of them in every step; elsewhere each device has all rows.
+
+The devices may be those of several hosts, on each of which this code runs. A host puts only those rows on its devices
+that are theirs; what a piece has emitted, and where the chains are, is gathered on every device at its end, so that
+each host can read it, and the first one can save it.
 """
 
 from __future__ import annotations
@@ -47,6 +51,9 @@ class Sharded:
     def begin(self, stage: Stage, ledger: Ledger) -> list[Group]:
         """The chains, with as many places as the columns of the mesh need."""
         chains, states, emission = begin_chains(stage, jax.local_devices()[:1], ledger)
+        data = jax.device_get(chains[0].data)
+        for chain in chains:
+            chain.data = data  # on the host, as no device needs all of it any more
         in_rows = _in_rows(stage.method, stage.target, chains[0].data)
         mesh = mesh_of(jax.devices(), len(chains), in_rows)
         columns, rows = mesh.devices.shape
@@ -54,16 +61,17 @@ class Sharded:
         size = columns * math.ceil(len(chains) / columns)
         one_by_one = mesh.devices.flat[0].platform == "cpu"
         replicated, by_rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(ROWS))
+        out = replicated if mesh.is_multi_process else NamedSharding(mesh, PartitionSpec(_COLUMNS))
 
         def put(data: Data) -> Data:
-            if not in_rows:
-                return jax.device_put(data, replicated)
             with jax.enable_x64(True):  # as they are
-                parts = spread(jax.device_get(data), stage.target.block, max(SLOTS, rows))
-                arrays, counts = jax.device_put((parts.arrays, parts.counts), by_rows)
-                return Data(arrays, jax.device_put(data.temperature, replicated), counts)
+                if not in_rows:
+                    return programs.put(data, replicated)
+                parts = spread(data, stage.target.block, max(SLOTS, rows))
+                arrays, counts = programs.put((parts.arrays, parts.counts), by_rows)
+                return Data(arrays, programs.put(data.temperature, replicated), counts)
 
-        place = Place(_Advance(mesh, one_by_one, in_rows), put, NamedSharding(mesh, PartitionSpec(_COLUMNS)))
+        place = Place(_Advance(mesh, one_by_one, in_rows, out), put, out)
         return [Together(stage, chains, states, emission, size, place)]
 
     def workers(self, groups: int) -> int:
@@ -81,23 +89,27 @@ class _Advance(NamedTuple):
     mesh: Mesh
     one_by_one: bool
     in_rows: bool
+    out: NamedSharding
 
     def __call__(self, *program: Any) -> Any:
-        return _compiled(self.one_by_one)(self.mesh, self.one_by_one, self.in_rows, *program)
+        return self._compiled()(self.mesh, self.one_by_one, self.in_rows, *program)
 
     def lower(self, *program: Any) -> Any:
-        return _compiled(self.one_by_one).lower(self.mesh, self.one_by_one, self.in_rows, *program)
+        return self._compiled().lower(self.mesh, self.one_by_one, self.in_rows, *program)
+
+    def _compiled(self) -> Any:
+        return _compiled(self.one_by_one, self.out)
 
 
 @cache
-def _compiled(one_by_one: bool) -> Any:
+def _compiled(one_by_one: bool, out: NamedSharding) -> Any:
     """`_advance` as a compiled function, made at the first call, so that an import touches no device.
 
     XLA simplifies algebra before it inlines functions on one device, and after that on several: x / exp(u) is x exp(-u)
     here and not there. Where the bits are promised, it leaves algebra as it is.
     """
     options = {"xla_disable_hlo_passes": "algsimp"} if one_by_one else None
-    return jax.jit(_advance, static_argnums=range(5), compiler_options=options)
+    return jax.jit(_advance, static_argnums=range(5), compiler_options=options, out_shardings=out)
 
 
 def _advance(
@@ -137,14 +149,28 @@ def _advance(
 
 
 def mesh_of(devices: Sequence[Any], chains: int, in_rows: bool) -> Mesh:
-    """A mesh of as many `devices` as can be used: columns for chains first, then devices that share their rows."""
-    columns = max(count for count in range(1, chains + 1) if len(devices) % count == 0 or not in_rows)
+    """A mesh of as many `devices` as can be used: columns for chains first, then devices that share their rows.
+
+    Raises:
+        ValueError: if a host would have none of its devices in it.
+    """
+    hosts = {device.process_index for device in devices}
+    every = in_rows or len(hosts) > 1  # the devices of a column compute the same, each for its host, or share the rows
+    columns = max(count for count in range(1, chains + 1) if len(devices) % count == 0 or not every)
     columns = min(columns, len(devices))
-    rows = 2 ** int(math.log2(len(devices) // columns)) if in_rows else 1
-    return Mesh(np.array(devices[: columns * rows]).reshape(columns, rows), (_COLUMNS, ROWS))
+    rows = len(devices) // columns if every else 1
+    rows = 2 ** int(math.log2(rows)) if in_rows else rows
+    used = devices[: columns * rows]
+    if hosts != {device.process_index for device in used}:
+        raise ValueError(
+            f"{chains} chains can't be dealt out so that {len(hosts)} hosts with {len(devices)} devices all have work; "
+            f"try chains={len(devices)}, or a number of hosts that is a power of two"
+        )
+    return Mesh(np.array(used).reshape(columns, rows), (_COLUMNS, ROWS))
 
 
 def _in_rows(method: Method, target: Target, data: Data) -> bool:
-    """Whether rows can be spread: every step sees all rows of a network's arrays."""
-    whole = method.options().get("batch_size") is None
+    """Whether rows can be spread: every step sees all rows of a network's arrays, whatever randomness they have."""
+    options = method.options()
+    whole = options.get("batch_size") is None and not options.get("bootstrap") and method.kind != "guide"
     return whole and isinstance(target.model, Network) and len({len(array) for array in data.arrays}) == 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Saved, Values
@@ -58,6 +62,17 @@ class Stage:
     stop: Stop | None = None
     gather: bool = True
 
+    def fingerprints(self, chains: list[Saved]) -> dict[str, str]:
+        """Of all that the draws depend on, and of where the `chains` are: what several hosts must have in common."""
+        return {
+            "the model": self.target.identity or _words(self.target.model),
+            "the options": _words(self.method),
+            "the data": _fingerprint(self.data[0]),
+            "the seed": _fingerprint(self.key),
+            "the settings": _fingerprint(self.settings),
+            "the chains": _fingerprint(chains),
+        }
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -86,3 +101,19 @@ class Outcome:
     cost: Cost
     ended: str
     interrupted: bool
+
+
+def _words(record: Any) -> str:
+    """A record as text, without the addresses of its functions, which say nothing."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(record))
+
+
+def _fingerprint(tree: Any) -> str:
+    """The SHA-256 of the arrays of a tree."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -104,6 +104,7 @@ class Together:
         self._capacity = programs.capacity(emission, size)
         self._buffers = programs.empty_buffers(emission, (size, self._capacity), place.chains)
         self._read: tuple[Any, list[Any]] = None, []
+        self._going = [True] * len(chains)
 
     def prepare(self) -> None:
         """Compile the program; groups of the same form find it."""
@@ -138,12 +139,14 @@ class Together:
         for chain, count in zip(self.chains, ran.counts, strict=False):
             chain.done += count
         self._states, self._work = ran.states, next_work(ran.pace, seconds)
+        # What is found out while the next piece is made must not change it: hosts find it out at different times.
+        self._going = [not chain.stopped for chain in self.chains]
 
     def pieces(self, ran: Ran) -> Iterator[tuple[Chain, Piece | FloatingPointError]]:
         """What each chain has emitted; the check of it ends a chain one piece late, and does not look at that piece."""
         method = self._stage.method
         emission = jax.tree.map(np.asarray, ran.emission)
-        left = np.broadcast_to(method.kernel().left(ran.states), self._size)
+        left = np.broadcast_to(method.kernel().left(_whole(ran.states)), self._size)
         for i, chain in enumerate(self.chains):
             if chain.stopped:
                 continue
@@ -160,7 +163,7 @@ class Together:
     def states(self) -> list[Any]:
         """Where each chain is, on the host."""
         if self._read[0] is not self._states:
-            leaves, structure = jax.tree.flatten(self._states)
+            leaves, structure = jax.tree.flatten(_whole(self._states))
             parts = [list(leaf) if _is_key(leaf) else np.asarray(leaf) for leaf in leaves]
             each = [jax.tree.unflatten(structure, [part[i] for part in parts]) for i in range(len(self.chains))]
             self._read = self._states, each
@@ -174,7 +177,7 @@ class Together:
         """How many iterations each place of the group may make in a piece: none where there is no chain to advance."""
         counts = np.zeros(self._size, np.int32)
         for i, chain in enumerate(self.chains):
-            counts[i] = 0 if chain.stopped else np.clip(goal - chain.done, 0, self._capacity)
+            counts[i] = np.clip(goal - chain.done, 0, self._capacity) if self._going[i] else 0
         return counts
 
 
@@ -193,7 +196,12 @@ def _stacked(states: list[Any], size: int, where: Any) -> Any:
         return np.stack([np.asarray(leaf) for leaf in leaves])
 
     with jax.enable_x64(True):  # a float32 program may hold float64 numbers
-        return jax.device_put(jax.tree.map(stacked, *states), where)
+        return programs.put(jax.tree.map(stacked, *states), where)
+
+
+def _whole(tree: Any) -> Any:
+    """Arrays that this host has all of: of those that are whole on every device, its own."""
+    return jax.tree.map(lambda leaf: leaf if leaf.is_fully_addressable else leaf.addressable_data(0), tree)
 
 
 def _is_key(leaf: Any) -> bool:

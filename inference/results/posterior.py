@@ -25,6 +25,7 @@ from inference.display.tables import Table
 from inference.host.arithmetic import arithmetic
 from inference.host.arviz import grouped
 from inference.host.compiling import TRACING, tracing
+from inference.host.hosts import is_first
 from inference.host.machine import Cost
 from inference.host.seeds import Stream, as_key
 from inference.methods import Method
@@ -242,10 +243,11 @@ class Posterior:
         return self._thinned(draws)
 
     def save(self, path: str | Path) -> None:
-        """Write the posterior to one file that `inference.load` reads; see `inference.results.npz`."""
+        """Write the posterior to one file that `inference.load` reads, of several hosts on the first one alone."""
         from inference.results.npz import save
 
-        save(self, path)
+        if is_first():
+            save(self, path)
 
     def _thinned(self, draws: int | None) -> dict[str, np.ndarray]:
         if draws is None:

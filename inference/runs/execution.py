@@ -13,7 +13,7 @@ import numpy as np
 
 from data import Origin, Split
 from data.pairs import inputs_of
-from inference.engine.arrangements import arrange
+from inference.engine.arrangements import arrange, for_hosts
 from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Saved, Values
@@ -148,7 +148,7 @@ def plan(
     one_of("tempering", tempering, TEMPERINGS)
     with tracing(method.precision):
         bound = bind(model, args, float(temperature), tempering, method.chunk_size)
-        method = method.suited(bound.target, bound.data)
+        method = for_hosts(method.suited(bound.target, bound.data))
         if own := method.identity(bound.target, bound.data):
             bound = bound._replace(target=replace(bound.target, identity=bound.target.identity + own))
         keeping = _keeping(model, method, bound.data, predict_at)

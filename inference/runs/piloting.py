@@ -21,6 +21,7 @@ from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger
 from inference.engine.stage import Outcome, Stage
 from inference.host.compiling import tracing
+from inference.host.hosts import is_first
 from inference.host.machine import Cost
 from inference.methods import Method, Rehearsal
 from inference.results.function_space import site_columns
@@ -86,7 +87,7 @@ def find_settings(
     cost, notes, positions = Cost(0.0, 0.0, 0, 0), tuple[str, ...](), starts.positions
     given = starts.how == "given"
     network = isinstance(bound.target.model, Network)
-    piloted = progress and method.pilot(settings) is not None
+    piloted = progress and is_first() and method.pilot(settings) is not None
     with Display(f"{method.name} pilot", None, counted="round", enabled=piloted) as display:
         for number, name in enumerate(PILOTS):
             pilot = method.pilot(settings)

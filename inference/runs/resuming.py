@@ -22,6 +22,7 @@ from data.pairs import as_pair
 from inference.catalogue import METHODS
 from inference.disk.journal import Journal
 from inference.disk.run_directory import STAGES, RunDirectory, described, differences, surroundings
+from inference.disk.shared_directory import run_directory
 from inference.engine import programs
 from inference.engine.chain import saved_shapes
 from inference.engine.ledger import Values
@@ -37,7 +38,7 @@ from inference.runs.starts import fits, start_of
 from models import restored_model, to_recipe
 from models.validation import positive_number
 
-__all__ = ["check_more", "check_unused", "execute_in", "extend_directory", "look", "resume"]
+__all__ = ["check_more", "execute_in", "extend_directory", "look", "resume"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -56,7 +57,7 @@ def execute_in(
     Raises:
         ValueError: if the directory already holds a run; the message says what differs between it and this one.
     """
-    folder = RunDirectory(directory, every)
+    folder = run_directory(directory, every)
     arguments, arrays = described((*_plain(args), *_plain((predict_at,))[:1], *_given(planned)))
     asked = _asked(planned, arguments, arrays)
     with _until_full(directory), folder:
@@ -74,16 +75,6 @@ def execute_in(
             )
         folder.create(asked, arrays)
         return execute(planned, folder.stage, progress)
-
-
-def check_unused(directory: str | Path) -> None:
-    """Raise ValueError if a run can't begin in a directory because something is in it."""
-    with RunDirectory(directory) as folder:
-        if folder.exists():
-            raise ValueError(
-                f"{directory} holds a run; go on with it by inference.resume({str(directory)!r}), or use another "
-                "directory"
-            )
 
 
 def resume(
@@ -112,7 +103,7 @@ def resume(
         OSError: if the directory is in use, or its disk is full.
     """
     positive_number("save_every", save_every)
-    folder = RunDirectory(directory, save_every)
+    folder = run_directory(directory, save_every)
     folder.asked()  # raises if there is no run; what it says is read under the lock, which may complete an extension
     with _until_full(directory), folder:
         asked = folder.asked()
@@ -133,7 +124,7 @@ def extend_directory(
 ) -> Posterior:
     """Resume a run as the `longer` one that its plan becomes; see `inference.extend`."""
     positive_number("save_every", save_every)
-    folder = RunDirectory(directory, save_every)
+    folder = run_directory(directory, save_every)
     folder.asked()  # raises if there is no run
     with _until_full(directory), folder:
         asked = folder.asked()

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from inference.catalogue import chosen_method
+from inference.disk.shared_directory import check_unused
 from inference.engine.ledger import Ledger
 from inference.host.seeds import plain_seed
 from inference.methods import Method
@@ -17,7 +18,7 @@ from inference.results.posterior import Posterior
 from inference.runs.execution import execute, plan
 from inference.runs.given_starts import is_given
 from inference.runs.partly_stochastic import partly_stochastic
-from inference.runs.resuming import check_unused, execute_in
+from inference.runs.resuming import execute_in
 from models.validation import positive_number
 
 __all__ = ["run"]

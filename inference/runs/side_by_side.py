@@ -18,6 +18,7 @@ from inference.engine.driver import drive
 from inference.engine.kept_draws import Keeping
 from inference.engine.ledger import Ledger, Values
 from inference.engine.stage import Stage
+from inference.host.hosts import alone
 from inference.host.machine import Cost, cores
 from inference.host.seeds import Stream
 from inference.methods import Emission, Kernel, Method, Step
@@ -223,6 +224,7 @@ def fit_together(
         FloatingPointError: if a fit fails; where fits share their data, if all of them fail.
         KeyboardInterrupt: if Ctrl-C stops the fits.
     """
+    alone("fits side by side are asked for")
     method, count = together.method, len(starts)
     positions = jax.tree.map(lambda *leaves: _dealt(np.stack(leaves), together.groups), *jax.device_get(starts))
     stage = Stage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -14,6 +15,10 @@ import pytest
 import yaml
 from jax._src.clusters.k8s_cluster import K8sCluster
 from jax._src.clusters.slurm_cluster import SlurmCluster
+from typer.main import get_command
+
+import inference
+import touchstone
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "scale.md").read_text()
@@ -107,6 +112,8 @@ def test_the_manifests_hosts_find_each_other(monkeypatch):
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
     options = _options(container["args"][0])
+    run = get_command(touchstone.app).commands["run"]  # type: ignore[attr-defined]
+    assert set(options) - {"-o"} <= {name for option in run.params for name in option.opts}
     # Where JAX, by asking the cluster, would find the first host of this JobSet.
     labels = {"jobset.sigs.k8s.io/jobset-name": name}
     about = SimpleNamespace(name=f"{name}-{jobs['name']}-0", labels=labels)
@@ -139,4 +146,5 @@ def test_what_the_page_says_of_slurm_is_what_jax_reads(monkeypatch):
 def test_the_script_of_the_page_names_what_there_is():
     (script,) = re.findall(r"cat > sample.py <<'EOF'\n(.*?)EOF", PAGE, re.DOTALL)
     called = [ast.unparse(node.func) for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Call)]
+    assert inspect.signature(inference.distributed).bind()  # without arguments, as there
     assert {"inference.distributed", "inference.HMC.paper", "inference.run", "models.resnet20_frn"} <= set(called)

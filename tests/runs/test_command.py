@@ -16,6 +16,9 @@ def _call(*words: str):
     return RUNNER.invoke(touchstone.app, [str(word) for word in words])
 
 
+HOSTS = ("--coordinator", "127.0.0.1:55527", "--hosts", "2")
+
+
 def test_run_then_report(tmp_path):
     small = ["--hidden", "3", "-o", "draws=20", "-o", "warmup=20", "-o", "chains=2"]
     done = _call("run", "moons", "--method", "nuts", *small, "--out", tmp_path / "nuts.npz")
@@ -107,6 +110,10 @@ def test_a_place_that_can_not_be_written_is_found_before_the_run(tmp_path):
         ),
         (("sweep", "moons", "--temperature", "0.1,1", "--plot", "a.gif"), "--plot must end in .png, .pdf or .svg"),
         (("report", "nothing.npz"), "nothing.npz"),
+        (("run", "moons", "--hosts", "2", "--directory", "r"), "coordinator and host are missing"),
+        (("run", "moons", *HOSTS, "--host", "2", "--directory", "r"), "host must be below the number of hosts, 2"),
+        (("run", "moons", *HOSTS, "--host", "0"), "needs --directory, a folder that all of them see"),
+        (("resume", "r", "--coordinator", "first", "--hosts", "2", "--host", "1"), "HOST:PORT, got 'first'"),
     ],
 )
 def test_wrong_input_is_a_sentence_and_exit_code_2(words, message):

@@ -1,7 +1,8 @@
 """Canaries: what the project uses of NumPyro and JAX that they don't promise to keep.
 
-When a release breaks one of these, the test says which file of ours to mend (`models/effects.py` or
-`inference/target/unstable.py`) and what it relies on. Shapes and names alone are looked at: nothing is compiled.
+When a release breaks one of these, the test says which file of ours to mend (`models/effects.py`,
+`inference/target/unstable.py` or `inference/host/hosts.py`) and what it relies on. Shapes and names alone are looked
+at: nothing is compiled.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax._src.lib import _jax
 from numpyro import handlers
 
+from inference.host import hosts
 from inference.target import unstable
 from models.effects import Messenger, ask
 
@@ -118,3 +121,12 @@ def test_numpyros_hmc_still_takes_what_nuts_gives_it():
     kept = {"z", "z_grad", "potential_energy", "energy", "num_steps", "accept_prob", "diverging", "adapt_state"}
     assert kept | {"rng_key"} <= set(unstable.HMCState._fields), said
     assert unstable.ParamInfo._fields == ("z", "potential_energy", "z_grad"), said
+
+
+def test_the_coordinators_store_can_be_written_and_read():
+    said = "inference/host/hosts.py: jax._src.distributed.global_state.client, the coordinator's store, changed"
+    assert hosts.global_state.client is None, said  # this process is no host
+    named = {"key_value_set", "blocking_key_value_get", "key_value_dir_get", "key_value_delete"}
+    assert named <= set(dir(_jax.DistributedRuntimeClient)), said
+    taken = set(inspect.signature(jax.distributed.initialize).parameters)
+    assert {"coordinator_bind_address", "heartbeat_timeout_seconds", "shutdown_timeout_seconds"} <= taken, said

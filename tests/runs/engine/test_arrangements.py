@@ -9,7 +9,7 @@ import pytest
 
 import diagnostics
 import inference
-from inference.engine.arrangements import arrange
+from inference.engine.arrangements import arrange, for_hosts
 from inference.host import arithmetic
 from inference.host.machine import Cost, device_memory
 
@@ -34,6 +34,20 @@ def test_what_fits_the_machine_is_taken(monkeypatch, platform, devices, chains, 
     arrangement, said = arrange(inference.HMC(chains=chains, arrangement=asked))
     assert arrangement.name == name
     assert why in said
+
+
+def test_several_hosts_share_one_program(monkeypatch):
+    assert for_hosts(inference.HMC()).arrangement == "auto"
+    monkeypatch.setattr("inference.engine.arrangements.count", lambda: 2)
+    monkeypatch.setattr("inference.host.hosts.count", lambda: 2)
+    for method in (inference.HMC(), inference.SGLD(arrangement="sharded")):
+        assert for_hosts(method).record()["options"]["arrangement"] == "sharded"  # so another number of hosts knows
+    for method in (inference.HMC(), inference.SVI(), inference.Ensemble()):
+        arrangement, why = arrange(for_hosts(method))
+        assert (arrangement.name, why) == ("sharded", "there are 2 hosts")
+    for method, said in ((inference.NUTS(arrangement="threads"), "threads"), (inference.SVI(restarts=3), "restarts=3")):
+        with pytest.raises(ValueError, match=f"{said}.* on 2 hosts, which is not supported"):
+            for_hosts(method)
 
 
 def test_what_has_no_chains_of_its_own_runs_in_threads():

@@ -65,8 +65,29 @@ def test_rows_in_slots_have_the_density_of_all_rows(model, y, block, slots):
     ],
 )
 def test_devices_are_for_chains_first_and_then_for_rows(devices, chains, in_rows, shape):
-    places = [SimpleNamespace(id=i, platform="cpu") for i in range(devices)]
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=0) for i in range(devices)]
     assert np.shape(_shape(places, chains, in_rows)) == shape
+
+
+@pytest.mark.parametrize(
+    ("hosts", "each", "chains", "in_rows", "shape"),
+    [
+        (2, 1, 1, True, (1, 2)),
+        (2, 1, 1, False, (1, 2)),  # both compute the same, as each needs to know it
+        (2, 4, 3, False, (2, 4)),
+        (4, 4, 3, True, (2, 8)),
+        (3, 1, 4, True, (3, 1)),
+    ],
+)
+def test_every_host_has_devices_in_the_mesh(hosts, each, chains, in_rows, shape):
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=i // each) for i in range(hosts * each)]
+    assert np.shape(_shape(places, chains, in_rows)) == shape
+
+
+def test_a_number_of_hosts_that_leaves_one_without_work_is_refused():
+    places = [SimpleNamespace(id=i, platform="cpu", process_index=i) for i in range(3)]
+    with pytest.raises(ValueError, match="2 chains can't be dealt out so that 3 hosts"):
+        _shape(places, 2, True)
 
 
 def _shape(places, chains, in_rows):
@@ -84,10 +105,14 @@ import inference, models
 warnings.simplefilter("ignore")
 generator = np.random.default_rng(0)
 x = generator.normal(size=(203, 3)).astype(np.float32)
-y = np.sin(x[:, 0]).astype(np.float32)
-model = models.mlp((6,), "tanh")
+images = generator.normal(size=(37, 8, 8, 3)).astype(np.float32)
+networks = {
+    "mlp": (models.mlp((6,), "tanh"), x, np.sin(x[:, 0])),
+    "resnet20_frn": (models.resnet20_frn(8, 2, likelihood=models.Categorical(3)), images, np.arange(37) % 3),
+}
 for options in json.loads(sys.argv[1]):
-    posterior = inference.run(model, x, y, progress=False, start="random", arrangement="sharded", **options)
+    data = networks[options.pop("network", "mlp")]
+    posterior = inference.run(*data, progress=False, start="random", arrangement="sharded", **options)
     content = b"".join(values.tobytes() for values in posterior.draws.values())
     print(json.dumps([len(jax.devices()), hashlib.sha256(content).hexdigest(), posterior.cost.arranged,
                       posterior.statistics["lp"][0].tolist()]))
@@ -126,6 +151,15 @@ def test_other_samplers_make_the_same_draws_on_1_2_and_8_devices():
     for two, eight, one in zip(_on(2, *OTHERS), _on(8, *OTHERS), _on(1, *OTHERS), strict=True):
         np.testing.assert_allclose(eight[3], two[3], rtol=1e-4)
         np.testing.assert_allclose(one[3], two[3], rtol=1e-4)
+
+
+@pytest.mark.validation
+def test_a_residual_network_has_the_same_draws_on_1_2_and_8_devices():
+    # 37 images fill neither 16 slots nor 2 devices, and a normalisation looks at each of them alone.
+    options = {**HMC, "chains": 1, "network": "resnet20_frn", "step_size": 1e-3, "trajectory_length": 5e-3}
+    (one,), (two,), (eight,) = _on(1, options), _on(2, options), _on(8, options)
+    assert "1 x 8 devices" in eight[2]
+    assert one[1] == two[1] == eight[1]
 
 
 def test_pieces_change_nothing(conjugate, at_pace):
