@@ -92,7 +92,8 @@ def run(
             first_says(lambda: check_free(out))
         answer.say("".join(f"{remark}\n" for remark in chosen.remarks).rstrip(), remarks=list(chosen.remarks))
         answer.say(f"\nThe same run in Python:\n\n{_indented(text)}\n", python=text)
-        with folder_for(out) if out is not None and is_first() else nullcontext():  # a place that can't be written is found before the run
+        # A place that can't be written is found before the run.
+        with folder_for(out) if out is not None and is_first() else nullcontext():
             posteriors = {
                 each: inference.run(
                     fitted, chosen.train, method=each, seed=seed, temperature=temperature,
