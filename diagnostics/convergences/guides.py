@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from diagnostics.convergences.advice import advice_for_guide
-from diagnostics.convergences.loss import LEAST_STEPS, Settling
+from diagnostics.convergences.loss import LEAST_CHANGE, LEAST_STEPS, Settling
 from diagnostics.convergences.verdict import Convergence
 from inference import Posterior
 from inference.host.arviz import pareto_smoothed
@@ -90,6 +90,8 @@ def judge_guide(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
         pareto_k=k,
         importance=share,
         loss_slope=settling.slope,
+        loss_change=settling.change,
+        least_change=LEAST_CHANGE,
         gradient_noise=noise,
         settled=not unsettled,
         constant_gap=gap,

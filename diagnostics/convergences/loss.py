@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LEAST_STEPS", "Settling"]
+__all__ = ["LEAST_CHANGE", "LEAST_STEPS", "Settling"]
 
 LEAST_STEPS = 50
 """The fewest steps with which a loss can be judged: its last fifth then has 10, enough to see a slope."""
 
-_NATS = 0.1  # a loss that changes by less over the last fifth of the steps has settled, however sure the change is
+LEAST_CHANGE = 0.1
+"""A loss that changes by fewer nats over the last fifth of the steps has settled, however sure the change is."""
+
 _SHARE = 0.01  # share of the whole descent: a fit that has arrived by half-time makes less of it afterwards
 _FIFTH = 5
 
@@ -50,7 +52,7 @@ class Settling(NamedTuple):
         descent = float(loss[0] - last.mean())
         return cls(*_slope(last), fall, error, fall / descent if descent > 0 else np.inf)
 
-    def failures(self, threshold: float, nats: float = _NATS, share: float = _SHARE) -> list[str]:
+    def failures(self, threshold: float, nats: float = LEAST_CHANGE, share: float = _SHARE) -> list[str]:
         """What shows that the loss has not settled, in words.
 
         Args:

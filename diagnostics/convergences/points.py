@@ -30,9 +30,13 @@ def judge_point(posterior: Posterior, thresholds: dict[str, float]) -> Convergen
         return replace(verdict, verdict=f"{nothing}, and {loss.shape[1]} steps are too few to judge the loss.")
     each = [Settling.of(curve) for curve in loss]
     rows = max(len(np.atleast_1d(values)) for values in posterior.observed.values())
-    found = [settling.failures(thresholds["slope"], nats=_NATS_PER_ROW * rows, share=0.0) for settling in each]
+    least = _NATS_PER_ROW * rows
+    found = [settling.failures(thresholds["slope"], nats=least, share=0.0) for settling in each]
     unsettled = [i for i, failures in enumerate(found) if failures]
-    verdict = replace(verdict, settled=not unsettled, loss_slope=max((one.slope for one in each), key=abs))
+    most = max(each, key=lambda settling: abs(settling.change))
+    verdict = replace(
+        verdict, settled=not unsettled, loss_slope=most.slope, loss_change=most.change, least_change=least
+    )
     if not unsettled:
         return replace(verdict, verdict=f"{nothing}; {'its' if members == 1 else 'each'} loss had settled.")
     which = "" if members == 1 else f"member {unsettled[0]}: " if len(unsettled) == 1 else f"{len(unsettled)} members: "

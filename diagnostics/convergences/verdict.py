@@ -42,6 +42,8 @@ class Convergence:
         pareto_k: k-hat of a guide's importance weights, nan for other kinds and for a guide without a density.
         importance: the effective share of a guide's draws under its importance weights, nan where `pareto_k` is.
         loss_slope: slope of the loss over the last fifth of the steps in standard errors, nan for chains.
+        loss_change: how far that slope takes the loss over these steps, in nats; nan for chains.
+        least_change: how far it may take it, however sure the slope is, in nats; nan for chains.
         gradient_noise: the share of a guide's squared gradient that was noise, over the last fifth of the steps: near 1
             where there was nothing left to follow; nan for other kinds.
         settled: whether a loss had come to rest; None for chains.
@@ -69,6 +71,8 @@ class Convergence:
     pareto_k: float = np.nan
     importance: float = np.nan
     loss_slope: float = np.nan
+    loss_change: float = np.nan
+    least_change: float = np.nan
     gradient_noise: float = np.nan
     settled: bool | None = None
     constant_gap: float = np.nan
@@ -116,10 +120,13 @@ class Convergence:
             ("k-hat of the importance weights", self.pareto_k, ".2f", "pareto_k"),
             ("effective share of the importance weights", self.importance, ".2f", "importance"),
             ("slope of the loss, in standard errors", self.loss_slope, ".1f", "slope"),
-            ("least ESS per second", self.ess_per_second, ".3g", ""),
+            ("change of the loss over its last fifth, in nats", self.loss_change, ".2g", "change"),
+            ("least ESS per second", self.ess_per_second, ",.0f" if self.ess_per_second >= 100 else ".3g", ""),
         ]
         known = [each for each in found if not np.isnan(each[1])]
         passes = {name: f"{'≥' if name in _AT_LEAST else '≤'} {value:g}" for name, value in self.thresholds.items()}
+        passes["rhat"] = f"{passes.get('rhat', '')}, or chance"
+        passes |= {"slope": f"±{self.thresholds.get('slope', np.nan):g}", "change": f"or ±{self.least_change:g}"}
         rows = [(name, format(value, form), passes.get(threshold, "")) for name, value, form, threshold in known]
         return Table("", ("measured", "value", "passes"), rows)
 

@@ -115,6 +115,26 @@ def test_stale_outputs_are_found(stored, shown, same):
     assert (changed(_notebook(stored), _notebook(shown)) == []) is same
 
 
+CARD = """<style>td { color: red; }</style><div><strong>Converged</strong><table><tbody>
+<tr><td>E-BFMI</td><td>{}</td></tr>
+<tr><td>least ESS per second</td><td>{}</td></tr></tbody></table></div>"""
+
+
+def test_stale_cards_are_found():
+    def with_card(*numbers):
+        notebook = _notebook("1")
+        data = {"text/plain": "converged", "text/html": CARD.replace("{}", "%s") % numbers}
+        notebook.cells[1].outputs.append(nbformat.v4.new_output("display_data", data=data))
+        return notebook
+
+    stored = with_card("1.06", "194")
+    assert changed(stored, with_card("1.05", "4,030")) == []
+    assert changed(stored, with_card("0.81", "194")) == ["cell 1: 1.06 is stored, 0.81 is shown"]
+    other = with_card("1.06", "194")
+    other.cells[1].outputs[1].data["text/html"] = CARD.replace("E-BFMI", "BFMI")
+    assert changed(stored, other) != []
+
+
 def test_pictures_that_are_gone_are_found():
     stored = _notebook("1")
     stored.cells[1].outputs.append(nbformat.v4.new_output("display_data", data={"image/png": "", "text/plain": "f"}))
