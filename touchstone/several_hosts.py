@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 import inference
+from inference.host.distributed import check_hosts
 
 __all__ = ["Coordinator", "Host", "Hosts", "join"]
 
@@ -36,6 +37,7 @@ def join(coordinator: str | None, hosts: int | None, host: int | None, directory
             "a run on several hosts needs --directory, a folder that all of them see: when one is lost, "
             "touchstone resume goes on from there"
         )
+    check_hosts(coordinator, hosts, host)
     _keep_output()
     inference.distributed(coordinator, hosts, host)
 

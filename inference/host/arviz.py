@@ -18,7 +18,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
-__all__ = ["bfmi", "by_chain_and_draw", "ess", "group_names", "grouped", "mcse", "pareto_smoothed", "rhat"]
+__all__ = [
+    "bfmi",
+    "by_chain_and_draw",
+    "ess",
+    "group_names",
+    "grouped",
+    "load_statistics",
+    "mcse",
+    "pareto_smoothed",
+    "rhat",
+]
 
 _TAIL = (0.05, 0.95)  # the quantiles whose ESS is the tail's
 _FEWEST = 30  # draws of which a fifth is a tail that a Pareto distribution can be fitted to, with a first quartile
@@ -126,6 +136,11 @@ def by_chain_and_draw(group: Any) -> tuple[dict[str, np.ndarray], list[str]]:
         else:
             others.append(str(name))
     return chains, others
+
+
+def load_statistics() -> None:
+    """Import what computes statistics, which takes a second: for whoever will need it, and waits for something else."""
+    _of_arrays()
 
 
 def _of_arrays() -> Any:

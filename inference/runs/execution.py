@@ -18,6 +18,7 @@ from inference.engine.driver import drive
 from inference.engine.kept_draws import FUNCTIONS, Keeping
 from inference.engine.ledger import Ledger, Saved, Values
 from inference.engine.stage import Stage
+from inference.host.arviz import load_statistics
 from inference.host.compiling import enable_compilation_cache, tracing
 from inference.host.machine import Cost
 from inference.host.seeds import Stream, as_key
@@ -182,6 +183,8 @@ def execute(plan: Plan, ledger: Callable[[str], Ledger], progress: bool) -> Post
         pilot_chains(method, plan.settings),
     )
     if compiling:
+        if getattr(method, "until", None):
+            load_statistics()  # while the compiler is busy, not while chains wait for the verdict on their first draws
         compiling.result()
     if fits(method) > 1:
         return _best(plan, starts, ledger("chains"), progress)
