@@ -23,13 +23,13 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 from scipy.stats import norm
 
 import data
@@ -37,8 +37,10 @@ import diagnostics
 import inference
 import models
 from data import Split
+from experiments.study import mean_and_error
+from inference.display.tables import Table
 
-__all__ = ["METHODS", "PUBLISHED", "SplitScore", "hmc_uci", "scored", "verdict"]
+__all__ = ["METHODS", "NOISES", "PUBLISHED", "SplitScore", "by_split", "hmc_uci", "scored", "table", "verdict"]
 
 METHODS: dict[str, dict[str, Any]] = {
     "hmc": dict(method="hmc", draws=4000, until={"ess": 400, "rhat": 1.01}),
@@ -106,7 +108,9 @@ PUBLISHED: dict[str, dict[str, tuple[str, str]]] = {
 """RMSE and log-likelihood as published; the ± of deep ensembles is as they print it."""
 
 _UNITS, _LARGE = 50, {"protein": 100}
-_NOISES = {"inferred": models.Gaussian(), "heteroscedastic": models.HeteroscedasticGaussian()}
+NOISES = {"inferred": models.Gaussian(), "heteroscedastic": models.HeteroscedasticGaussian()}
+"""The likelihood of each kind of noise."""
+
 _DROPOUTS = models.Normal(1.0, fan_in=True)
 _CLEAR = 2.0  # standard errors of a paired difference
 
@@ -149,36 +153,49 @@ def hmc_uci(
     unknown = [each for each in names if each not in METHODS]
     if unknown:
         raise typer.BadParameter(f"there is no method {unknown[0]!r}; known are {', '.join(METHODS)}")
-    if noise not in _NOISES:
-        raise typer.BadParameter(f"there is no noise {noise!r}; known are {', '.join(_NOISES)}")
+    if noise not in NOISES:
+        raise typer.BadParameter(f"there is no noise {noise!r}; known are {', '.join(NOISES)}")
     if as_json and "hmc" not in names:
         raise typer.BadParameter("--json prints the scores of HMC: put hmc among the methods")
-    dataset = data.load(name)
-    if not dataset.standard_splits:
+    if not data.load(name).standard_splits:
         raise typer.BadParameter(f"'{name}' has no standard splits; the sets that have some are those of `data.uci`")
-    count = min(splits or dataset.standard_splits, dataset.standard_splits)
-    priors = {each: _DROPOUTS if each == "dropout" else models.Hierarchical() for each in names}
-    layers = (_LARGE.get(name, _UNITS),)
-    found: dict[str, list[SplitScore]] = {each: [] for each in names}
-    for index in range(count):
-        pair = dataset.split(index=index)
-        for each in names:
-            options = {**METHODS[each], **({"draws": draws} if each == "hmc" else {})}
-            model = models.mlp(layers, "relu", priors[each], _NOISES[noise])
-            score = scored(model, *pair, seed=seed, **options)
-            found[each].append(score)
-            word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""
-            console.print(
-                f"split {index}: {each}: RMSE {score.rmse:.4g}, log-likelihood {score.log_likelihood:.3f}, "
-                f"{score.seconds:.0f} s{word}",
-                highlight=False,
-            )
-    console.print(_table(name, found))
+    found = by_split(
+        name, splits, {each: {**METHODS[each], **({"draws": draws} if each == "hmc" else {})} for each in names},
+        noise, seed, lambda line: console.print(line, highlight=False),
+    )  # fmt: skip
+    console.print(table(name, found), highlight=False, soft_wrap=True)
     if "hmc" in found and len(found) > 1:
         console.print(verdict(found), highlight=False)
     if as_json:
         columns = ("rmse", "log_likelihood", "log_likelihood_gaussian", "rhat", "ess")
         print(json.dumps({"data": name, **{key: [getattr(each, key) for each in found["hmc"]] for key in columns}}))
+
+
+def by_split(
+    name: str,
+    splits: int | None,
+    methods: Mapping[str, Mapping[str, Any]],
+    noise: str,
+    seed: int,
+    say: Callable[[str], None],
+) -> dict[str, list[SplitScore]]:
+    """The scores of methods, given by their options, on the first `splits` standard splits of a set, or on all."""
+    dataset = data.load(name)
+    count = min(splits or dataset.standard_splits, dataset.standard_splits)
+    layers = (_LARGE.get(name, _UNITS),)
+    found: dict[str, list[SplitScore]] = {each: [] for each in methods}
+    for index in range(count):
+        pair = dataset.split(index=index)
+        for each, options in methods.items():
+            prior = _DROPOUTS if each == "dropout" else models.Hierarchical()
+            score = scored(models.mlp(layers, "relu", prior, NOISES[noise]), *pair, seed=seed, **options)
+            found[each].append(score)
+            word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""
+            say(
+                f"split {index}: {each}: RMSE {score.rmse:.4g}, log-likelihood {score.log_likelihood:.3f}, "
+                f"{score.seconds:.0f} s{word}"
+            )
+    return found
 
 
 def scored(model: models.Network, train: Split, test: Split, **options: Any) -> SplitScore:
@@ -225,15 +242,11 @@ def verdict(found: dict[str, list[SplitScore]]) -> str:
 
 def _error(values: np.ndarray) -> float:
     """The standard error of a mean over splits; the splits share rows, so it is a little too small."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return mean_and_error(values)[1]
 
 
-def _table(name: str, found: dict[str, list[SplitScore]]) -> Table:
-    count = len(next(iter(found.values())))
-    table = Table(
-        "", "RMSE", "log-likelihood", "minus HMC's", "of the normal", "worst R-hat", "least ESS", "s a split",
-        title=f"{name}, {count} splits: mean ± standard error",
-    )  # fmt: skip
+def table(name: str, found: dict[str, list[SplitScore]]) -> Table:
+    """Ours, by method, beside the published figures of a set."""
 
     def column(scores: list[SplitScore], key: str) -> np.ndarray:
         return np.array([getattr(each, key) for each in scores])
@@ -241,23 +254,29 @@ def _table(name: str, found: dict[str, list[SplitScore]]) -> Table:
     def mean(values: np.ndarray, digits: str) -> str:
         return f"{values.mean():{digits}} ± {_error(values):{digits}}" if len(values) > 1 else f"{values[0]:{digits}}"
 
+    rows = []
     for method, scores in found.items():
         away = ""
         if method != "hmc" and "hmc" in found:
             away = mean(column(scores, "log_likelihood") - column(found["hmc"], "log_likelihood"), ".3f")
         rhat, ess = column(scores, "rhat"), column(scores, "ess")
         chains = bool(np.isfinite(rhat).any())
-        table.add_row(
+        rows.append((
             f"ours, {method}", mean(column(scores, "rmse"), ".4g"), mean(column(scores, "log_likelihood"), ".3f"), away,
             mean(column(scores, "log_likelihood_gaussian"), ".3f"), f"{rhat.max():.3f}" if chains else "",
             f"{ess.min():.0f}" if chains else "", f"{np.median(column(scores, 'seconds')):.0f}",
-        )  # fmt: skip
+        ))  # fmt: skip
     for source, sets in PUBLISHED.items():
         if name in sets:
             rmse, log_likelihood = sets[name]
             gaussian = source.startswith(("deep", "HMC (Izmailov"))
-            table.add_row(source, rmse, "" if gaussian else log_likelihood, "", log_likelihood if gaussian else "")
-    return table
+            both = ("", "", log_likelihood) if gaussian else (log_likelihood, "", "")
+            rows.append((source, rmse, *both, "", "", ""))
+    count = len(next(iter(found.values())))
+    return Table(
+        f"{name}, {count} splits: mean ± standard error",
+        ("", "RMSE", "log-likelihood", "minus HMC's", "of the normal", "worst R-hat", "least ESS", "s a split"), rows,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
