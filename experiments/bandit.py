@@ -40,10 +40,12 @@ from inference.target.density import Data, Target
 from inference.target.minibatches import Minibatch
 from inference.variational.gaussian import MeanField
 
-__all__ = ["AGENTS", "LEAVE", "STUDIES", "of_regrets", "regrets", "reward"]
+__all__ = ["AGENTS", "EAT", "LEAVE", "STUDIES", "of_regrets", "regrets", "reward"]
+
+LEAVE, EAT = 0, 1
+"""The actions, as the places of their outputs."""
 
 BUFFER, BATCH = 4096, 64
-EAT, LEAVE = 1, 0
 _UNIT, _NOISE = 20.0, 0.5
 _RATE = 1e-3
 
@@ -84,9 +86,8 @@ def bandit(lab: Laboratory, interactions: int, steps: int, units: int, seeds: in
 
 
 def reward(action: Any, poisonous: Any, lucky: Any) -> Any:
-    """What a choice is worth."""
-    eaten = jnp.where(poisonous & ~lucky, -35.0, 5.0)
-    return jnp.where(action == EAT, eaten, 0.0)
+    """What a choice is worth: 0 if it leaves the mushroom, else 5, or -35 if that is poisonous and luck is out."""
+    return (action == EAT) * (5.0 - 40.0 * (poisonous & ~lucky))
 
 
 def regrets(actions: np.ndarray, poisonous: np.ndarray) -> np.ndarray:

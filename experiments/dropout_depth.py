@@ -1,9 +1,10 @@
 r"""MC dropout on UCI regression with two hidden layers beside one: does depth pay?
 
 The protocol is that of `experiments.dropout_uci` (Gal & Ghahramani 2016), for either depth: layers of 50 ReLU units,
-one dropout rate, and a noise precision tau that is chosen by split from the set's published grid, on the last fifth of its
-training rows. What is shortened: one rate in place of four, and 400 epochs, the authors' first number, or fewer where a
-set is large. The published pair that is alike in its protocol is "10x" and "2 layers" of the authors' result files.
+one dropout rate, and a noise precision tau that is chosen by split from the set's published grid, on the last fifth of
+its training rows. What is shortened: one rate in place of four, and 400 epochs, the authors' first number, or fewer
+where a set is large. The published pair that is alike in its protocol is "10x" and "2 layers" of the authors' result
+files.
 """
 
 from __future__ import annotations

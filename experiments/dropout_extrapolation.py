@@ -37,6 +37,7 @@ def dropout_extrapolation(
 ) -> Finding:
     """Fit both networks to the series of each seed; the spread at the end of the data and far from it."""
     grid = np.linspace(-1.9, _FAR, 266)[:, None]
+    likelihood = models.Gaussian(scale=_NOISE)
     spreads, shown = [], {}
     for seed in range(seeds):
         time, values = series(rows, seed)
@@ -44,7 +45,7 @@ def dropout_extrapolation(
         train = Split(time.astype(np.float32), values.astype(np.float32), one, "series")
         found = {}
         for activation in ("relu", "tanh"):
-            model = models.mlp((units,), activation, _PRIOR, models.Gaussian(scale=_NOISE))
+            model = models.mlp((units,), activation, _PRIOR, likelihood)
             posterior = lab.posterior(
                 "series", model, train, method="svi", guide="dropout", rate={"hidden0": 0.0, "output": rate},
                 steps=steps, draws=passes, seed=seed,
@@ -56,9 +57,7 @@ def dropout_extrapolation(
                 draws = np.random.default_rng(0).multivariate_normal(mean, covariance, (1, 200), method="eigh")
                 noise = np.full((1, 1, 1), _NOISE)
                 shown[f"MC dropout, {activation}"] = prediction
-                shown[f"Gaussian process, {activation}"] = inference.Regression(
-                    draws[..., None], model.likelihood, noise
-                )
+                shown[f"Gaussian process, {activation}"] = inference.Regression(draws[..., None], likelihood, noise)
         spreads.append([found["relu"], found["tanh"]])
         lab.say(f"seed {seed} is done")
     return of_spreads(
