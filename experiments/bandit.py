@@ -76,11 +76,15 @@ def bandit(lab: Laboratory, interactions: int, steps: int, units: int, seeds: in
     order = generator.integers(0, len(inputs), (seeds, interactions))
     lucky = generator.random((seeds, interactions)) < 0.5
     keys = jax.random.split(jax.random.key(0), seeds)
+    target, data = _target(model, inputs.shape[1] + 2)
     chosen = {}
     for name, (method, epsilon) in AGENTS.items():
-        play = partial(_play, model, method.objective(), epsilon, steps, *_target(model, inputs.shape[1] + 2))
-        actions = jax.jit(jax.vmap(play))(inputs[order], poisonous[order], lucky, keys)
-        chosen[name] = np.asarray(actions)
+        # One program for all agents of a kind: epsilon is an argument.
+        chosen[name] = np.asarray(
+            _all_play(
+                model, method.objective(), steps, target, data, epsilon, inputs[order], poisonous[order], lucky, keys
+            )
+        )
         lab.say(f"{name}: {(chosen[name] == EAT)[:, -interactions // 5 :].mean():.1%} eaten in the last fifth")
     return of_regrets({name: regrets(actions, poisonous[order]) for name, actions in chosen.items()}, which)
 
@@ -100,8 +104,16 @@ def _target(model: models.Network, width: int) -> tuple[Target, Data]:
     return bind(model, (np.zeros((BUFFER, width)), np.arange(BUFFER, dtype=float)), 1.0, "likelihood", None)[:2]
 
 
+@partial(jax.jit, static_argnames=("model", "objective", "steps", "target"))
+def _all_play(
+    model: models.Network, objective: Any, steps: int, target: Target, data: Data, epsilon: Any, *luck: Any
+) -> jax.Array:
+    """The actions of the agents of all seeds; `luck` is their mushrooms, which of them are poisonous, luck and keys."""
+    return jax.vmap(partial(_play, model, objective, steps, target, data, epsilon))(*luck)
+
+
 def _play(
-    model: models.Network, objective: Any, epsilon: float, steps: int, target: Target, data: Data,
+    model: models.Network, objective: Any, steps: int, target: Target, data: Data, epsilon: Any,
     seen: Any, poisonous: Any, lucky: Any, key: Any,
 ) -> jax.Array:  # fmt: skip
     """The actions of an agent that sees the mushrooms `seen` one after the other."""
