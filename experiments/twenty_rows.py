@@ -243,7 +243,7 @@ def of_choices(found: Mapping[str, Mapping[str, Mapping[str, Any]]], failed: int
     )
 
 
-_QUICK = {"chains": 2, "draws": 20, "warmup": 20, "steps": 20}
+_QUICK = {"chains": 2, "draws": 20, "warmup": 40, "steps": 20}
 
 STUDIES = (
     Study(
