@@ -118,7 +118,7 @@ def of_pruning(missed: Mapping[float, np.ndarray], hidden: int, weights: int, dr
     )  # fmt: skip
 
 
-_FULL = {"hidden": 400, "epochs": 20, "train": 50_000, "batch": 128, "seed": 0}
+_FULL = {"hidden": 400, "epochs": 12, "train": 50_000, "batch": 128, "seed": 0}
 _QUICK = {"hidden": 16, "epochs": 1, "train": 500, "batch": 20}
 
 STUDIES = (

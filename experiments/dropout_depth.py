@@ -107,8 +107,8 @@ STUDIES = (
         "(boston -2.389 and -2.344, concrete -2.940 and -2.825, naval 3.918 and 4.316, yacht -1.375 and -1.370).",
         dropout_depth,
         {
-            "sets": {"boston": 20, "concrete": 20, "yacht": 20, "naval": 4}, "rate": 0.005, "epochs": 400,
-            "most_steps": 4000, "passes": 2000, "seed": 0,
+            "sets": {"boston": 20, "concrete": 20, "yacht": 20, "naval": 3}, "rate": 0.005, "epochs": 400,
+            "most_steps": 2000, "passes": 2000, "seed": 0,
         },
         {"sets": {"yacht": 2}, "epochs": 2, "passes": 20},
         needs=("boston", "concrete", "yacht", "naval"),

@@ -147,7 +147,7 @@ STUDIES = (
         "and the aleatoric one .506, .521, .485; on NYUv2 the epistemic one is 15.0 and 4.87 (1/4 and all).",
         uncertainty_share,
         {
-            "name": "concrete", "splits": 8, "steps": 6000, "rate": 0.1, "draws": 500, "hmc_splits": 2,
+            "name": "concrete", "splits": 6, "steps": 4000, "rate": 0.1, "draws": 500, "hmc_splits": 2,
             "hmc_draws": 500,
         },
         {"splits": 2, "steps": 20, "draws": 10, "hmc_splits": 1, "hmc_draws": 10, "name": "diabetes"},

@@ -178,7 +178,7 @@ def of_calibration(found: Mapping[str, Mapping[str, list[np.ndarray]]]) -> Findi
     )  # fmt: skip
 
 
-_FITS = {"steps": 6000, "rate": 0.1, "draws": 500}
+_FITS = {"steps": 4000, "rate": 0.1, "draws": 500}
 
 STUDIES = (
     Study(
@@ -191,7 +191,7 @@ STUDIES = (
         "Kendall & Gal 2017, figure 2: precision falls as recall rises by either kind of uncertainty, on CamVid, "
         "NYUv2 and Make3D.",
         uncertainty_precision,
-        {"regression": "concrete", "splits": 8, **_FITS, "hmc_splits": 2, "hmc_draws": 500},
+        {"regression": "concrete", "splits": 6, **_FITS, "hmc_splits": 2, "hmc_draws": 500},
         {"regression": "diabetes", "splits": 2, "steps": 20, "draws": 10, "hmc_splits": 1, "hmc_draws": 10},
         needs=("concrete",),
     ),

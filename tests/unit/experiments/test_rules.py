@@ -65,8 +65,11 @@ def test_hmc_must_be_the_best_on_every_set(others, word):
 
 @pytest.mark.parametrize(("shift", "word"), EACH_WAY)
 def test_depth_pays_if_the_log_likelihood_rises_on_average_over_sets(shift, word):
-    one = NOISE[:2]
-    sets = {"boston": np.stack([one, one + NOISE[2] + shift]), "naval": np.stack([one, one + NOISE[3] + shift])}
+    error, score = NOISE[:2]
+    sets = {
+        name: np.array([[error, score], [error, score + noise + shift]])
+        for name, noise in (("boston", NOISE[2]), ("naval", NOISE[3]))
+    }
     assert dropout_depth.of_depths(sets).verdict == word
 
 
@@ -162,7 +165,9 @@ def test_dropout_decides_about_the_share_of_the_data(epistemic, away, word):
 
 def test_slopes_are_powers_of_the_rows():
     rows = [10, 20, 80]
-    np.testing.assert_allclose(uncertainty_share.slopes(3 * np.array([[1, 1, 1], rows]) ** -1.0, rows), [0, -1], atol=1e-12)
+    np.testing.assert_allclose(
+        uncertainty_share.slopes(3 * np.array([[1, 1, 1], rows]) ** -1.0, rows), [0, -1], atol=1e-12
+    )
 
 
 def test_other_data_are_the_farthest_rows_and_none_is_trained_on():
