@@ -42,8 +42,9 @@ from inference.variational.gaussian import MeanField
 
 __all__ = ["AGENTS", "EAT", "LEAVE", "STUDIES", "of_regrets", "regrets", "reward"]
 
-LEAVE, EAT = 0, 1
-"""The actions, as the places of their outputs."""
+LEAVE = 0
+EAT = 1
+"""The actions are the places of their outputs."""
 
 BUFFER, BATCH = 4096, 64
 _UNIT, _NOISE = 20.0, 0.5
