@@ -23,13 +23,14 @@ from data import Scaler, Split
 from experiments.study import Finding, Laboratory, Study, decided, mean_and_error
 from inference.display.tables import Table, with_error
 
-__all__ = ["STUDIES", "kernel", "of_spreads", "process", "series"]
+__all__ = ["PRIOR", "STUDIES", "kernel", "of_spreads", "process", "series"]
 
 _SCALE, _OUTPUT = 3.0, 2.0  # s and r
 _NOISE = 0.1
 _END, _FAR = 1.7, 3.4  # where the data end, and how far one looks
 _NODES = 40  # of the quadrature in w and in b
-_PRIOR = {"output.weight": models.Normal(_OUTPUT, fan_in=True), "default": _SCALE}
+PRIOR = {"output.weight": models.Normal(_OUTPUT, fan_in=True), "default": _SCALE}
+"""N(0, s^2) on all weights and biases but the output's weights, N(0, r^2 / H)."""
 
 
 def dropout_extrapolation(
@@ -45,7 +46,7 @@ def dropout_extrapolation(
         train = Split(time.astype(np.float32), values.astype(np.float32), one, "series")
         found = {}
         for activation in ("relu", "tanh"):
-            model = models.mlp((units,), activation, _PRIOR, likelihood)
+            model = models.mlp((units,), activation, PRIOR, likelihood)
             posterior = lab.posterior(
                 "series", model, train, method="svi", guide="dropout", rate={"hidden0": 0.0, "output": rate},
                 steps=steps, draws=passes, seed=seed,
@@ -135,5 +136,6 @@ STUDIES = (
         dropout_extrapolation,
         {"units": 256, "rate": 0.1, "steps": 8000, "passes": 500, "seeds": 5, "rows": 240},
         {"units": 16, "steps": 100, "passes": 20, "seeds": 2, "rows": 40},
+        minutes=1,
     ),
 )

@@ -22,6 +22,8 @@ from experiments import (
 )
 from experiments.deciding import dots, on_all, pooled
 from experiments.hmc_uci import SplitScore
+from models.priors import Site
+from models.rules import as_prior
 
 WORDS = ["confirmed", "undecided", "contradicted"]
 NOISE = np.random.default_rng(0).normal(size=(8, 6))
@@ -110,6 +112,13 @@ def test_the_kernel_is_the_prior_covariance_of_the_network(activation):
     error = products.std(axis=-1) / np.sqrt(products.shape[-1])
     away = products.mean(axis=-1) - dropout_extrapolation.kernel(activation, times, times)
     assert (np.abs(away) < 4 * error).all(), away / error
+
+
+def test_the_networks_have_the_prior_of_the_kernel():
+    prior = as_prior(dropout_extrapolation.PRIOR)
+    sites = {("output", "weight", 256): 2 / 16, ("output", "bias", 256): 3, ("hidden0", "weight", 1): 3}
+    sites |= {("hidden0", "bias", 1): 3}
+    assert [prior.scale_of(Site(*site)) for site in sites] == pytest.approx(list(sites.values()))
 
 
 def test_the_process_goes_through_exact_data():
