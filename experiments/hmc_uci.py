@@ -21,8 +21,6 @@ errors of its paired differences; else it is undecided. Splits whose chains have
 from __future__ import annotations
 
 import json
-import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -37,7 +35,7 @@ import diagnostics
 import inference
 import models
 from data import Split
-from experiments.study import mean_and_error
+from experiments.study import Laboratory, mean_and_error
 from inference.display.tables import Table
 
 __all__ = ["METHODS", "NOISES", "PUBLISHED", "SplitScore", "by_split", "hmc_uci", "scored", "table", "verdict"]
@@ -159,9 +157,9 @@ def hmc_uci(
         raise typer.BadParameter("--json prints the scores of HMC: put hmc among the methods")
     if not data.load(name).standard_splits:
         raise typer.BadParameter(f"'{name}' has no standard splits; the sets that have some are those of `data.uci`")
+    options = {each: {**METHODS[each], **({"draws": draws} if each == "hmc" else {})} for each in names}
     found = by_split(
-        name, splits, {each: {**METHODS[each], **({"draws": draws} if each == "hmc" else {})} for each in names},
-        noise, seed, lambda line: console.print(line, highlight=False),
+        Laboratory(), name, splits, options, noise, seed, lambda line: console.print(line, highlight=False),
     )  # fmt: skip
     console.print(table(name, found), highlight=False, soft_wrap=True)
     if "hmc" in found and len(found) > 1:
@@ -172,6 +170,7 @@ def hmc_uci(
 
 
 def by_split(
+    lab: Laboratory,
     name: str,
     splits: int | None,
     methods: Mapping[str, Mapping[str, Any]],
@@ -188,7 +187,8 @@ def by_split(
         pair = dataset.split(index=index)
         for each, options in methods.items():
             prior = _DROPOUTS if each == "dropout" else models.Hierarchical()
-            score = scored(models.mlp(layers, "relu", prior, NOISES[noise]), *pair, seed=seed, **options)
+            model = models.mlp(layers, "relu", prior, NOISES[noise])
+            score = scored(lab.posterior(f"{name}-{index}-{each}", model, pair[0], seed=seed, **options), pair[1])
             found[each].append(score)
             word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""
             say(
@@ -198,14 +198,9 @@ def by_split(
     return found
 
 
-def scored(model: models.Network, train: Split, test: Split, **options: Any) -> SplitScore:
-    """Run a method on the training rows of a split, judge it, and score the test rows."""
-    began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", inference.TouchstoneWarning)  # the verdict repeats what a run warns of
-        posterior = inference.run(model, train, progress=False, **options)
-        seconds = time.perf_counter() - began
-        judged = diagnostics.convergence(posterior)
+def scored(posterior: inference.Posterior, test: Split) -> SplitScore:
+    """Judge a posterior, and score the test rows of its split."""
+    judged = diagnostics.convergence(posterior)
     prediction, y = test.restore(posterior.predict(test)), test.y_original
     return SplitScore(
         rmse=float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
@@ -214,7 +209,7 @@ def scored(model: models.Network, train: Split, test: Split, **options: Any) -> 
         rhat=judged.judged.worst_rhat if judged.judged is not None else float("nan"),
         ess=judged.judged.least_ess if judged.judged is not None else float("nan"),
         passed=judged.passed,
-        seconds=seconds,
+        seconds=posterior.cost.seconds,
     )
 
 
