@@ -146,7 +146,7 @@ def hmc_uci(
     as_json: Annotated[bool, typer.Option("--json", help="The last line is a JSON object of HMC's scores.")] = False,
 ) -> None:
     """Run every method on the standard splits of a set, and print ours beside the published figures."""
-    console = Console(width=140)
+    console = Console()
     names = methods.split(",")
     unknown = [each for each in names if each not in METHODS]
     if unknown:
@@ -161,7 +161,7 @@ def hmc_uci(
     found = by_split(
         Laboratory(), name, splits, options, noise, seed, lambda line: console.print(line, highlight=False),
     )  # fmt: skip
-    console.print(table(name, found), highlight=False, soft_wrap=True)
+    console.print(str(table(name, found)), highlight=False, soft_wrap=True, markup=False)
     if "hmc" in found and len(found) > 1:
         console.print(verdict(found), highlight=False)
     if as_json:
