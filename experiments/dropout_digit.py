@@ -42,12 +42,10 @@ def dropout_digit(
     lab: Laboratory, train_rows: int, steps: int, digits: int, seeds: int, rate: float, passes: int
 ) -> Finding:
     """Fit the network with each seed, and turn the digits."""
-    dataset = data.load("mnist")
-    train, test = dataset.split()
-    some = Split(train.x[:train_rows], train.y[:train_rows], train.scaler, train.name, train.classes)
+    train, test = data.load("mnist").split()
+    some = Split(train.x[:train_rows, ..., None], train.y[:train_rows], train.scaler, train.name, train.classes)
     ones = np.flatnonzero(test.y == _DIGIT)[:digits]
-    images = turned(np.asarray(test.pictures(ones)).reshape(len(ones), *test.x.shape[1:3]), ANGLES)
-    x = train.scaler.inputs(images.reshape(-1, *train.x.shape[1:]))
+    x = train.scaler.inputs(turned(test.pictures(ones), ANGLES).reshape(-1, *test.x.shape[1:]))[..., None]
     model = models.lenet(likelihood=models.Categorical(10))
     guide = inference.Dropout(rate={"output": rate, "default": 0.0})
     predictions, errors = [], []
@@ -57,7 +55,7 @@ def dropout_digit(
             draws=passes, seed=seed,
         )  # fmt: skip
         predictions.append((posterior.predict(x), inference.centre(posterior).predict(x)))
-        known = inference.centre(posterior).predict(test.x[:2000]).mean.argmax(axis=1)
+        known = inference.centre(posterior).predict(test.x[:2000, ..., None]).mean.argmax(axis=1)
         errors.append(float(np.mean(known != test.y[:2000])))
         lab.say(f"seed {seed}: {errors[-1]:.2%} of 2,000 upright test images are wrong")
     shape = len(ANGLES), len(ones)
