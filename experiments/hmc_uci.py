@@ -213,11 +213,11 @@ def scored(posterior: inference.Posterior, test: Split) -> SplitScore:
     )
 
 
-def verdict(found: dict[str, list[SplitScore]]) -> str:
+def verdict(found: dict[str, list[SplitScore]], score: str = "log_likelihood") -> str:
     """Whether HMC is the best in log-likelihood, by the rule at the top of this file, and which splits to doubt."""
-    hmc = np.array([each.log_likelihood for each in found["hmc"]])
+    hmc = np.array([getattr(each, score) for each in found["hmc"]])
     away = {
-        name: np.array([each.log_likelihood for each in scores]) - hmc
+        name: np.array([getattr(each, score) for each in scores]) - hmc
         for name, scores in found.items()
         if name != "hmc"
     }

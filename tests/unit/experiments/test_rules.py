@@ -53,7 +53,7 @@ def test_dots_have_two_standard_errors_and_a_cross_where_something_was_published
 @pytest.mark.parametrize(("others", "word"), [((-3.0, -3.1), "confirmed"), ((-3.0, -1.0), "contradicted")])
 def test_hmc_must_be_the_best_on_every_set(others, word):
     def scores(mean: float) -> list[SplitScore]:
-        return [SplitScore(1.0, mean + 0.01 * each, mean, 1.0, 500.0, True, 1.0) for each in NOISE[0]]
+        return [SplitScore(1.0, mean + 0.01 * each, mean + 0.01 * each, 1.0, 500.0, True, 1.0) for each in NOISE[0]]
 
     both = zip(("boston", "yacht"), others, strict=True)
     found = {name: {"hmc": scores(-2.0), "svi": scores(other)} for name, other in both}
