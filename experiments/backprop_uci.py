@@ -93,5 +93,6 @@ STUDIES = (
         {"sets": {"boston": 20, "concrete": 20, "yacht": 20, "naval": 3}, "steps": 4000, "draws": 500, "seed": 0},
         {"sets": {"yacht": 2}, "steps": 20, "draws": 5},
         needs=("boston", "concrete", "yacht", "naval"),
+        minutes=3,
     ),
 )  # fmt: skip

@@ -54,5 +54,6 @@ def dots(
             if name in marks:
                 panel.plot(marks[name], -i, "kx", ms=6)
         panel.set_yticks([-i for i in range(len(rows))], list(rows), fontsize=8)
+        panel.locator_params(axis="x", nbins=4)
         panel.set(xlabel=xlabel, ylim=(0.6 - len(rows), 0.6))
     return figure
