@@ -207,5 +207,6 @@ STUDIES = (
         {"sets": {"boston": 20, "concrete": 20, "yacht": 20}, **_FITS},
         {"sets": {"yacht": 2}, "steps": 20, "draws": 10},
         needs=("boston", "concrete", "yacht"),
+        minutes=3,
     ),
 )
