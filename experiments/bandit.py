@@ -215,7 +215,7 @@ STUDIES = (
         "Blundell et al. 2015, figure 6: after 50,000 mushrooms Bayes by Backprop has the least cumulative regret; the "
         "greedy agent hardly eats for the first 1,000, and the 5 % greedy one goes on to regret the most.",
         bandit,
-        {"interactions": 4000, "steps": 6, "units": 100, "seeds": 4},
+        {"interactions": 2000, "steps": 5, "units": 100, "seeds": 3},
         {"interactions": 60, "steps": 2, "units": 10, "seeds": 2},
     ),
 )
