@@ -94,7 +94,7 @@ STUDIES = (
         "hmc_uci",
         "HMC on UCI regression, noise inferred",
         "Does HMC have the best test log-likelihood of all methods on the same network, with one noise that is "
-        "inferred?",
+        "inferred? (The scale of the prior is inferred too, one per layer: none is chosen by hand.)",
         _RULE.format("of the mixture"),
         "Bui et al. 2016: one hidden layer of 50 ReLU units, 20 splits; HMC has the best log-likelihood of what they "
         "compare on most sets (boston -2.27, concrete -2.72, yacht -1.62).",
@@ -106,7 +106,8 @@ STUDIES = (
     Study(
         "hmc_uci_heteroscedastic",
         "HMC on UCI regression, noise by input",
-        "The same with a network of two outputs, mean and noise.",
+        "Does HMC have the best test log-likelihood of all methods on the same network, with two outputs, mean and "
+        "noise? (The scale of the prior is inferred, one per layer: none is chosen by hand.)",
         _RULE.format("of the normal with the mixture's mean and variance"),
         "Izmailov et al. 2021, section 6.1 (read off a figure): HMC has the best log-likelihood on all sets but "
         "energy, of the normal with the mixture's moments (boston -2.39, concrete -2.67, yacht 0.57), on other "
