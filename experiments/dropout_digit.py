@@ -147,5 +147,6 @@ STUDIES = (
         {"train_rows": 10_000, "steps": 1200, "digits": 60, "seeds": 2, "rate": 0.5, "passes": 100},
         {"train_rows": 200, "steps": 20, "digits": 3, "seeds": 1, "passes": 5},
         needs=("mnist",),
+        minutes=3,
     ),
 )
