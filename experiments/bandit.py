@@ -217,5 +217,6 @@ STUDIES = (
         bandit,
         {"interactions": 2000, "steps": 5, "units": 100, "seeds": 3},
         {"interactions": 60, "steps": 2, "units": 10, "seeds": 2},
+        minutes=2,
     ),
 )
