@@ -55,13 +55,18 @@ BUFFER, BATCH = 4096, 64
 _UNIT, _NOISE = 20.0, 0.5
 _RATE = 1e-3
 
-AGENTS: dict[str, tuple[Any, float]] = {
-    "Bayes by Backprop": (inference.SVI(guide="gaussian", first_scale=0.005, particles=2), 0.0),
-    "greedy": (inference.MLE(), 0.0),
-    "1 % greedy": (inference.MLE(), 0.01),
-    "5 % greedy": (inference.MLE(), 0.05),
+_MIXTURE, _START = models.ScaleMixture(0.5, math.exp(-1), math.exp(-6)), models.Normal(1.0, fan_in=True)
+
+AGENTS: dict[str, tuple[Any, models.Prior, float]] = {
+    "Bayes by Backprop": (inference.SVI(guide="gaussian", first_scale=0.005, particles=2), _MIXTURE, 0.0),
+    "greedy": (inference.MLE(), _START, 0.0),
+    "1 % greedy": (inference.MLE(), _START, 0.01),
+    "5 % greedy": (inference.MLE(), _START, 0.05),
 }
-"""Each agent's method, and the probability with which it acts at random."""
+"""Each agent's method, its prior, and the probability with which it acts at random.
+
+Maximum likelihood only starts at a draw from its prior, which is that of usual starts.
+"""
 
 
 class Memory(NamedTuple):
@@ -77,15 +82,14 @@ def bandit(lab: Laboratory, interactions: int, steps: int, units: int, seeds: in
     """Let every agent go through the same mushrooms."""
     codes, poisonous, which = mushrooms()
     inputs = one_hot(codes)
-    prior = models.ScaleMixture(0.5, math.exp(-1), math.exp(-6))
-    model = models.mlp((units, units), "relu", prior, models.Gaussian(scale=_NOISE))
     generator = np.random.default_rng(0)
     order = generator.integers(0, len(inputs), (seeds, interactions))
     lucky = generator.random((seeds, interactions)) < 0.5
     keys = jax.random.split(jax.random.key(0), seeds)
-    target, data = _target(model, inputs.shape[1] + 2)
     chosen = {}
-    for name, (method, epsilon) in AGENTS.items():
+    for name, (method, prior, epsilon) in AGENTS.items():
+        model = models.mlp((units, units), "relu", prior, models.Gaussian(scale=_NOISE))
+        target, data = _target(model, inputs.shape[1] + 2)
         # One program for all agents of a kind: epsilon is an argument.
         chosen[name] = np.asarray(
             _all_play(
