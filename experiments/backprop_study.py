@@ -149,5 +149,6 @@ STUDIES = (
         _FULL,
         _QUICK,
         needs=("mnist",),
+        minutes=2,
     ),
 )
