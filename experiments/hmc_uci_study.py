@@ -81,7 +81,7 @@ _RULE = (
 )
 _SHORT: dict[str, Any] = {"draws": 20, "warmup": 10, "tuning": 10, "until": None}
 _QUICK = {
-    "sets": {"yacht": 2},
+    "sets": {"yacht": 1},
     "methods": {"hmc": _SHORT, "laplace": {"steps": 200}},
 }
 _METHODS: dict[str, dict[str, Any]] = {
