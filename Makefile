@@ -71,12 +71,12 @@ bench: $(READY)
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # What the papers found: every study at its full size, written into docs/findings.md. `touchstone reproduce` lists them
-# and how long each takes. Runs that are dear are kept in RUNS, so that a second time takes less.
-RUNS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/touchstone/studies
+# and how long each takes. Runs that are dear are kept in KEPT, so that a second time takes less.
+KEPT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/touchstone/studies
 reproduce: $(READY)
 	@failed=""; for name in $$($(BIN)/touchstone reproduce | cut -d " " -f 1); do \
 		echo "== $$name"; \
-		$(BIN)/touchstone reproduce $$name --findings docs/findings.md --runs $(RUNS) || failed="$$failed $$name"; \
+		$(BIN)/touchstone reproduce $$name --findings docs/findings.md --runs $(KEPT) || failed="$$failed $$name"; \
 	done; if [ -n "$$failed" ]; then echo "not reproduced:$$failed"; exit 1; fi
 
 # The environment is made anew when what it should hold, or the version of Python, has changed.
