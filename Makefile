@@ -70,14 +70,14 @@ bench: $(READY)
 	for name in importing starting hamiltonian compensation arithmetic ensembles variational dropout langevin rows networks devices scaling saving showing quality scales verdict tabular; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
-# Published tables beside ours; what data they need is in the README.
+# What the papers found: every study at its full size, written into docs/findings.md. `touchstone reproduce` lists them
+# and how long each takes. Runs that are dear are kept in KEPT, so that a second time takes less.
+KEPT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/touchstone/studies
 reproduce: $(READY)
-	for name in boston concrete yacht naval; do $(BIN)/python -m experiments.dropout_uci --data $$name || exit 1; done
-	for name in boston concrete yacht; do $(BIN)/python -m experiments.hmc_uci --data $$name || exit 1; done
-	$(BIN)/python -m experiments.backprop_mnist
-	$(BIN)/python -m experiments.cold_posteriors
-	$(BIN)/python -m experiments.priors
-	$(BIN)/python -m experiments.uncertainties
+	@failed=""; for name in $$($(BIN)/touchstone reproduce | cut -d " " -f 1); do \
+		echo "== $$name"; \
+		$(BIN)/touchstone reproduce $$name --findings docs/findings.md --runs $(KEPT) || failed="$$failed $$name"; \
+	done; if [ -n "$$failed" ]; then echo "not reproduced:$$failed"; exit 1; fi
 
 # The environment is made anew when what it should hold, or the version of Python, has changed.
 $(READY): requirements.lock requirements-3.12.lock pyproject.toml

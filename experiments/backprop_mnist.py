@@ -28,7 +28,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -38,8 +39,9 @@ from rich.table import Table
 import data
 import inference
 import models
+from data import Scaler, Split
 
-__all__ = ["PUBLISHED", "PUBLISHED_PRUNED", "backprop_mnist"]
+__all__ = ["PUBLISHED", "PUBLISHED_PRUNED", "TITLES", "backprop_mnist", "fits", "parts", "wrong"]
 
 PUBLISHED = {
     "point": {400: 1.83, 800: 1.84, 1200: 1.88},
@@ -53,14 +55,8 @@ PUBLISHED_PRUNED = {0.0: 1.24, 0.5: 1.24, 0.75: 1.24, 0.95: 1.29, 0.98: 1.39}
 
 _ROWS = 50_000  # to fit; those that follow, up to the official test part, are for validation
 _WHITE = 126  # what pixels are divided by
-_TITLES = {"point": "point estimate", "gaussian": "Gaussian prior", "mixture": "scale mixture prior"}
-
-
-class _Part(NamedTuple):
-    """Some images, one per row, and their labels."""
-
-    x: np.ndarray
-    y: np.ndarray
+TITLES = {"point": "point estimate", "gaussian": "Gaussian prior", "mixture": "scale mixture prior"}
+"""What each of the three networks is."""
 
 
 def backprop_mnist(
@@ -84,28 +80,23 @@ def backprop_mnist(
     """Fit the three networks, prune the last, and print ours beside the published errors."""
     console = Console()
     began = time.perf_counter()
-    training, validation, test = _parts(train)
+    training, validation, test = parts(train)
     batch = min(batch, train)
     steps = train // batch
     console.print(f"MNIST: 2 x {hidden} units, {train} images, {epochs} epochs of {steps} steps", highlight=False)
 
-    common: dict[str, Any] = {"steps": epochs * steps, "batch_size": batch, "seed": seed, "progress": False}
-    guided = common | {
-        "method": "svi", "guide": "gaussian", "start": "random", "estimator": estimator, "kl_weights": kl_weights,
-        "learning_rate": learning_rate, "first_scale": first_scale, "draws": draws,
+    common = {"steps": epochs * steps, "batch_size": batch, "seed": seed}
+    guided = {
+        "estimator": estimator, "kl_weights": kl_weights, "learning_rate": learning_rate, "first_scale": first_scale,
+        "draws": draws,
     }  # fmt: skip
-    fits = {
-        "point": (models.Flat(), common | {"method": "mle", "learning_rate": point_rate}),
-        "gaussian": (models.Normal(scale), guided),
-        "mixture": (models.ScaleMixture(pi, scale1, scale2), guided),
-    }
+    priors = models.Normal(scale), models.ScaleMixture(pi, scale1, scale2)
     errors = {}
-    for name, (prior, options) in fits.items():
-        network = models.mlp((hidden, hidden), "relu", prior=prior, likelihood=models.Categorical(10))
-        posterior = inference.run(network, *training, **options)
+    for name, (network, options) in fits(hidden, common, guided, point_rate, *priors).items():
+        posterior = inference.run(network, training, progress=False, **options)
         errors[name] = _error(posterior, test)
         console.print(
-            f"  {_TITLES[name]}: validation error {_error(posterior, validation):.2f} % "
+            f"  {TITLES[name]}: validation error {_error(posterior, validation):.2f} % "
             f"({time.perf_counter() - began:.0f} s)",
             highlight=False,
         )
@@ -118,21 +109,49 @@ def backprop_mnist(
         print(json.dumps({"hidden": hidden, "epochs": epochs, "train": train, "error": errors, "pruned": pruned}))
 
 
-def _parts(train: int) -> tuple[_Part, _Part, _Part]:
-    """Images to fit, to validate and to test, scaled as in the paper and not standardised, as a `Split` would be."""
+def fits(
+    hidden: int,
+    common: Mapping[str, Any],
+    guided: Mapping[str, Any],
+    point_rate: float,
+    gaussian: models.Prior,
+    mixture: models.Prior,
+) -> dict[str, tuple[models.Network, dict[str, Any]]]:
+    """The three networks and the options of their runs: those `common` to all, and those of what is `guided`."""
+    svi = {"method": "svi", "guide": "gaussian", "start": "random", "first_scale": 0.005, **common, **guided}
+
+    def network(prior: models.Prior) -> models.Network:
+        return models.mlp((hidden, hidden), "relu", prior=prior, likelihood=models.Categorical(10))
+
+    return {
+        "point": (network(models.Flat()), {"method": "mle", "learning_rate": point_rate, **common}),
+        "gaussian": (network(gaussian), svi),
+        "mixture": (network(mixture), svi),
+    }
+
+
+def parts(train: int) -> tuple[Split, Split, Split]:
+    """Images to fit, to validate and to test, scaled as in the paper and not standardised."""
     dataset = data.load("mnist")
     assert dataset.standard is not None
     known, test = dataset.standard(0)
+    scaler = Scaler(np.zeros(()), np.array(float(_WHITE)), np.zeros(()), np.ones(()))
 
-    def part(rows: np.ndarray) -> _Part:
-        return _Part(dataset.x[rows].reshape(len(rows), -1) / np.float32(_WHITE), dataset.y[rows])
+    def part(rows: np.ndarray, role: str) -> Split:
+        x = dataset.x[rows].reshape(len(rows), -1) / np.float32(_WHITE)
+        return Split(x, dataset.y[rows], scaler, f"mnist, {role}", dataset.classes)
 
-    return part(known[:train]), part(known[_ROWS:]), part(test)
+    return part(known[:train], "train"), part(known[_ROWS:], "validation"), part(test, "test")
 
 
-def _error(posterior: inference.Posterior, part: _Part) -> float:
-    """How many images, in percent, have another label than the most probable one under the average over draws."""
-    return float(100 * np.mean(posterior.predict(part.x).mean.argmax(axis=1) != part.y))
+def wrong(posterior: inference.Posterior, part: Split) -> np.ndarray:
+    """Which images have another label than the most probable one under the average over draws."""
+    return posterior.predict(part.x).mean.argmax(axis=1) != part.y
+
+
+def _error(posterior: inference.Posterior, part: Split) -> float:
+    """How many images are wrong, in percent."""
+    return float(100 * np.mean(wrong(posterior, part)))
 
 
 def _table(hidden: int, errors: dict[str, float], images: int) -> Table:
@@ -140,7 +159,7 @@ def _table(hidden: int, errors: dict[str, float], images: int) -> Table:
     for name, error in errors.items():
         deviation = math.sqrt(error * (100 - error) / images)
         published = PUBLISHED[name].get(hidden)
-        table.add_row(_TITLES[name], f"{error:.2f} ± {deviation:.2f}", "" if published is None else f"{published:.2f}")
+        table.add_row(TITLES[name], f"{error:.2f} ± {deviation:.2f}", "" if published is None else f"{published:.2f}")
     return table
 
 

@@ -10,7 +10,22 @@ from models.validation import one_of
 
 __all__ = ["FILES", "names", "studies", "study"]
 
-FILES: dict[str, str] = {}
+FILES: dict[str, str] = {
+    "hmc_uci": "experiments.hmc_uci_study",
+    "hmc_uci_heteroscedastic": "experiments.hmc_uci_study",
+    "dropout_depth": "experiments.dropout_depth",
+    "dropout_digit": "experiments.dropout_digit",
+    "dropout_extrapolation": "experiments.dropout_extrapolation",
+    "backprop_error": "experiments.backprop_study",
+    "backprop_pruning": "experiments.backprop_study",
+    "backprop_uci": "experiments.backprop_uci",
+    "bandit": "experiments.bandit",
+    "uncertainty_share": "experiments.uncertainty_share",
+    "uncertainty_precision": "experiments.uncertainty_use",
+    "uncertainty_calibration": "experiments.uncertainty_use",
+    "variance_correlation": "experiments.twenty_rows",
+    "active_learning": "experiments.twenty_rows",
+}
 """The module of each study; its attribute `STUDIES` is a tuple of `Study`."""
 
 

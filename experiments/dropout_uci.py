@@ -36,7 +36,7 @@ import inference
 import models
 from data import Dataset, Split
 
-__all__ = ["PUBLISHED", "dropout_uci"]
+__all__ = ["BATCH", "PUBLISHED", "dropout_uci", "fit_and_score", "validation"]
 
 PUBLISHED = {
     "boston": (2.9036, 0.1768, -2.4019, 0.0417),
@@ -52,7 +52,7 @@ PUBLISHED = {
 """RMSE and log-likelihood, each with its standard error over splits, from the result files of the code of 2018."""
 
 _LENGTH = 0.01  # the l of the protocol
-_BATCH = 128
+BATCH = 128
 _LARGE = {"protein": (100, 2000)}  # hidden units and epochs
 _USUAL = (50, 4000)
 _CHOICE_PASSES = 1000
@@ -79,13 +79,15 @@ def dropout_uci(
     epochs = epochs or usual_epochs
     count = min(splits or dataset.standard_splits, dataset.standard_splits)
     whole = [dataset.split(index=i) for i in range(count)]
-    inner = [_validation(dataset, i) for i in range(count)]
+    inner = [validation(dataset, i) for i in range(count)]
     console.print(f"{name}: {count} splits, {len(taus) * len(rates)} grid points, {epochs} epochs", highlight=False)
 
     scores = np.empty((len(rates), len(taus), count))
     for i, rate in enumerate(rates):
         for j, tau in enumerate(taus):
-            _, scores[i, j] = _fit_and_score(inner, hidden, [rate] * count, [tau] * count, epochs, _CHOICE_PASSES, seed)
+            _, scores[i, j] = fit_and_score(
+                inner, (hidden,), [rate] * count, [tau] * count, epochs, _CHOICE_PASSES, seed
+            )
             console.print(
                 f"  rate {rate:g}, tau {tau:g}: validation log-likelihood {scores[i, j].mean():.4f} "
                 f"({time.perf_counter() - began:.0f} s)",
@@ -96,8 +98,8 @@ def dropout_uci(
     rmse, log_likelihood = np.empty(count), np.empty(count)
     for rate in sorted({rate for rate, _ in chosen}):  # a rate is part of the program, a precision is not
         mine = [k for k in range(count) if chosen[k][0] == rate]
-        rmse[mine], log_likelihood[mine] = _fit_and_score(
-            [whole[k] for k in mine], hidden, [rate] * len(mine), [chosen[k][1] for k in mine], epochs, passes, seed
+        rmse[mine], log_likelihood[mine] = fit_and_score(
+            [whole[k] for k in mine], (hidden,), [rate] * len(mine), [chosen[k][1] for k in mine], epochs, passes, seed
         )
     console.print(_table(name, rmse, log_likelihood))
     console.print(f"chosen (rate, tau): {chosen}\n{time.perf_counter() - began:.0f} seconds", highlight=False)
@@ -105,9 +107,9 @@ def dropout_uci(
         print(json.dumps({"data": name, "rmse": rmse.tolist(), "log_likelihood": log_likelihood.tolist()}))
 
 
-def _fit_and_score(
+def fit_and_score(
     pairs: list[tuple[Split, Split]],
-    hidden: int,
+    layers: tuple[int, ...],
     rates: list[float],
     taus: list[float],
     epochs: int,
@@ -116,13 +118,13 @@ def _fit_and_score(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit all first parts side by side, score all second ones: RMSE and mean log-likelihood in the data's units."""
     networks = [
-        _network(hidden, rate, tau, float(train.scaler.y_scale))
+        _network(layers, rate, tau, float(train.scaler.y_scale))
         for (train, _), rate, tau in zip(pairs, rates, taus, strict=True)
     ]
     rows = len(pairs[0][0])
     posteriors = inference.run_folds(
         networks, [train for train, _ in pairs], method="svi", guide="dropout", rate=rates[0],
-        steps=epochs * math.ceil(rows / _BATCH), batch_size=min(_BATCH, rows), learning_rate=0.002, draws=passes,
+        steps=epochs * math.ceil(rows / BATCH), batch_size=min(BATCH, rows), learning_rate=0.002, draws=passes,
         seed=seed, progress=False,
     )  # fmt: skip
     rmse, log_likelihood = np.empty(len(pairs)), np.empty(len(pairs))
@@ -133,16 +135,16 @@ def _fit_and_score(
     return rmse, log_likelihood
 
 
-def _network(hidden: int, rate: float, tau: float, scale: float) -> models.Network:
+def _network(layers: tuple[int, ...], rate: float, tau: float, scale: float) -> models.Network:
     """The network of the protocol, for targets divided by a scale."""
     width = math.sqrt(2) / (_LENGTH * (1 - rate) * scale)
     return models.mlp(
-        (hidden,), "relu", prior={"weight": models.Normal(width), "bias": models.Flat()},
+        layers, "relu", prior={"weight": models.Normal(width), "bias": models.Flat()},
         likelihood=models.Gaussian(scale=1 / (math.sqrt(tau) * scale)),
     )  # fmt: skip
 
 
-def _validation(dataset: Dataset, index: int) -> tuple[Split, Split]:
+def validation(dataset: Dataset, index: int) -> tuple[Split, Split]:
     """The training part of a standard split, cut into what fits a grid point and what judges it."""
     assert dataset.standard is not None
     rows, _ = dataset.standard(index)

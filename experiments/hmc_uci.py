@@ -21,15 +21,13 @@ errors of its paired differences; else it is undecided. Splits whose chains have
 from __future__ import annotations
 
 import json
-import time
-import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 from scipy.stats import norm
 
 import data
@@ -37,8 +35,10 @@ import diagnostics
 import inference
 import models
 from data import Split
+from experiments.study import Laboratory, mean_and_error
+from inference.display.tables import Table
 
-__all__ = ["METHODS", "PUBLISHED", "SplitScore", "hmc_uci", "scored", "verdict"]
+__all__ = ["METHODS", "NOISES", "PUBLISHED", "SplitScore", "by_split", "hmc_uci", "scored", "table", "verdict"]
 
 METHODS: dict[str, dict[str, Any]] = {
     "hmc": dict(method="hmc", draws=4000, until={"ess": 400, "rhat": 1.01}),
@@ -106,7 +106,9 @@ PUBLISHED: dict[str, dict[str, tuple[str, str]]] = {
 """RMSE and log-likelihood as published; the ± of deep ensembles is as they print it."""
 
 _UNITS, _LARGE = 50, {"protein": 100}
-_NOISES = {"inferred": models.Gaussian(), "heteroscedastic": models.HeteroscedasticGaussian()}
+NOISES = {"inferred": models.Gaussian(), "heteroscedastic": models.HeteroscedasticGaussian()}
+"""The likelihood of each kind of noise."""
+
 _DROPOUTS = models.Normal(1.0, fan_in=True)
 _CLEAR = 2.0  # standard errors of a paired difference
 
@@ -144,36 +146,22 @@ def hmc_uci(
     as_json: Annotated[bool, typer.Option("--json", help="The last line is a JSON object of HMC's scores.")] = False,
 ) -> None:
     """Run every method on the standard splits of a set, and print ours beside the published figures."""
-    console = Console(width=140)
+    console = Console()
     names = methods.split(",")
     unknown = [each for each in names if each not in METHODS]
     if unknown:
         raise typer.BadParameter(f"there is no method {unknown[0]!r}; known are {', '.join(METHODS)}")
-    if noise not in _NOISES:
-        raise typer.BadParameter(f"there is no noise {noise!r}; known are {', '.join(_NOISES)}")
+    if noise not in NOISES:
+        raise typer.BadParameter(f"there is no noise {noise!r}; known are {', '.join(NOISES)}")
     if as_json and "hmc" not in names:
         raise typer.BadParameter("--json prints the scores of HMC: put hmc among the methods")
-    dataset = data.load(name)
-    if not dataset.standard_splits:
+    if not data.load(name).standard_splits:
         raise typer.BadParameter(f"'{name}' has no standard splits; the sets that have some are those of `data.uci`")
-    count = min(splits or dataset.standard_splits, dataset.standard_splits)
-    priors = {each: _DROPOUTS if each == "dropout" else models.Hierarchical() for each in names}
-    layers = (_LARGE.get(name, _UNITS),)
-    found: dict[str, list[SplitScore]] = {each: [] for each in names}
-    for index in range(count):
-        pair = dataset.split(index=index)
-        for each in names:
-            options = {**METHODS[each], **({"draws": draws} if each == "hmc" else {})}
-            model = models.mlp(layers, "relu", priors[each], _NOISES[noise])
-            score = scored(model, *pair, seed=seed, **options)
-            found[each].append(score)
-            word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""
-            console.print(
-                f"split {index}: {each}: RMSE {score.rmse:.4g}, log-likelihood {score.log_likelihood:.3f}, "
-                f"{score.seconds:.0f} s{word}",
-                highlight=False,
-            )
-    console.print(_table(name, found))
+    options = {each: {**METHODS[each], **({"draws": draws} if each == "hmc" else {})} for each in names}
+    found = by_split(
+        Laboratory(), name, splits, options, noise, seed, lambda line: console.print(line, highlight=False),
+    )  # fmt: skip
+    console.print(str(table(name, found)), highlight=False, soft_wrap=True, markup=False)
     if "hmc" in found and len(found) > 1:
         console.print(verdict(found), highlight=False)
     if as_json:
@@ -181,14 +169,38 @@ def hmc_uci(
         print(json.dumps({"data": name, **{key: [getattr(each, key) for each in found["hmc"]] for key in columns}}))
 
 
-def scored(model: models.Network, train: Split, test: Split, **options: Any) -> SplitScore:
-    """Run a method on the training rows of a split, judge it, and score the test rows."""
-    began = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", inference.TouchstoneWarning)  # the verdict repeats what a run warns of
-        posterior = inference.run(model, train, progress=False, **options)
-        seconds = time.perf_counter() - began
-        judged = diagnostics.convergence(posterior)
+def by_split(
+    lab: Laboratory,
+    name: str,
+    splits: int | None,
+    methods: Mapping[str, Mapping[str, Any]],
+    noise: str,
+    seed: int,
+    say: Callable[[str], None],
+) -> dict[str, list[SplitScore]]:
+    """The scores of methods, given by their options, on the first `splits` standard splits of a set, or on all."""
+    dataset = data.load(name)
+    count = min(splits or dataset.standard_splits, dataset.standard_splits)
+    layers = (_LARGE.get(name, _UNITS),)
+    found: dict[str, list[SplitScore]] = {each: [] for each in methods}
+    for index in range(count):
+        pair = dataset.split(index=index)
+        for each, options in methods.items():
+            prior = _DROPOUTS if each == "dropout" else models.Hierarchical()
+            model = models.mlp(layers, "relu", prior, NOISES[noise])
+            score = scored(lab.posterior(f"{name}-{index}-{each}", model, pair[0], seed=seed, **options), pair[1])
+            found[each].append(score)
+            word = {True: "", False: ", not converged", None: ""}[score.passed] if np.isfinite(score.rhat) else ""
+            say(
+                f"split {index}: {each}: RMSE {score.rmse:.4g}, log-likelihood {score.log_likelihood:.3f}, "
+                f"{score.seconds:.0f} s{word}"
+            )
+    return found
+
+
+def scored(posterior: inference.Posterior, test: Split) -> SplitScore:
+    """Judge a posterior, and score the test rows of its split."""
+    judged = diagnostics.convergence(posterior)
     prediction, y = test.restore(posterior.predict(test)), test.y_original
     return SplitScore(
         rmse=float(np.sqrt(np.mean((prediction.mean - y) ** 2))),
@@ -197,15 +209,15 @@ def scored(model: models.Network, train: Split, test: Split, **options: Any) -> 
         rhat=judged.judged.worst_rhat if judged.judged is not None else float("nan"),
         ess=judged.judged.least_ess if judged.judged is not None else float("nan"),
         passed=judged.passed,
-        seconds=seconds,
+        seconds=posterior.cost.seconds,
     )
 
 
-def verdict(found: dict[str, list[SplitScore]]) -> str:
+def verdict(found: dict[str, list[SplitScore]], score: str = "log_likelihood") -> str:
     """Whether HMC is the best in log-likelihood, by the rule at the top of this file, and which splits to doubt."""
-    hmc = np.array([each.log_likelihood for each in found["hmc"]])
+    hmc = np.array([getattr(each, score) for each in found["hmc"]])
     away = {
-        name: np.array([each.log_likelihood for each in scores]) - hmc
+        name: np.array([getattr(each, score) for each in scores]) - hmc
         for name, scores in found.items()
         if name != "hmc"
     }
@@ -225,15 +237,11 @@ def verdict(found: dict[str, list[SplitScore]]) -> str:
 
 def _error(values: np.ndarray) -> float:
     """The standard error of a mean over splits; the splits share rows, so it is a little too small."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+    return mean_and_error(values)[1]
 
 
-def _table(name: str, found: dict[str, list[SplitScore]]) -> Table:
-    count = len(next(iter(found.values())))
-    table = Table(
-        "", "RMSE", "log-likelihood", "minus HMC's", "of the normal", "worst R-hat", "least ESS", "s a split",
-        title=f"{name}, {count} splits: mean ± standard error",
-    )  # fmt: skip
+def table(name: str, found: dict[str, list[SplitScore]]) -> Table:
+    """Ours, by method, beside the published figures of a set."""
 
     def column(scores: list[SplitScore], key: str) -> np.ndarray:
         return np.array([getattr(each, key) for each in scores])
@@ -241,23 +249,29 @@ def _table(name: str, found: dict[str, list[SplitScore]]) -> Table:
     def mean(values: np.ndarray, digits: str) -> str:
         return f"{values.mean():{digits}} ± {_error(values):{digits}}" if len(values) > 1 else f"{values[0]:{digits}}"
 
+    rows = []
     for method, scores in found.items():
         away = ""
         if method != "hmc" and "hmc" in found:
             away = mean(column(scores, "log_likelihood") - column(found["hmc"], "log_likelihood"), ".3f")
         rhat, ess = column(scores, "rhat"), column(scores, "ess")
         chains = bool(np.isfinite(rhat).any())
-        table.add_row(
+        rows.append((
             f"ours, {method}", mean(column(scores, "rmse"), ".4g"), mean(column(scores, "log_likelihood"), ".3f"), away,
             mean(column(scores, "log_likelihood_gaussian"), ".3f"), f"{rhat.max():.3f}" if chains else "",
             f"{ess.min():.0f}" if chains else "", f"{np.median(column(scores, 'seconds')):.0f}",
-        )  # fmt: skip
+        ))  # fmt: skip
     for source, sets in PUBLISHED.items():
         if name in sets:
             rmse, log_likelihood = sets[name]
             gaussian = source.startswith(("deep", "HMC (Izmailov"))
-            table.add_row(source, rmse, "" if gaussian else log_likelihood, "", log_likelihood if gaussian else "")
-    return table
+            both = ("", "", log_likelihood) if gaussian else (log_likelihood, "", "")
+            rows.append((source, rmse, *both, "", "", ""))
+    count = len(next(iter(found.values())))
+    return Table(
+        f"{name}, {count} splits: mean ± standard error",
+        ("", "RMSE", "log-likelihood", "minus HMC's", "of the normal", "worst R-hat", "least ESS", "s a split"), rows,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_none_of_anything_is_refused(option):
 
 def test_validation_rows_are_the_last_fifth_of_the_training_rows_and_no_test_row(yacht):
     train_rows, _ = yacht.standard(3)
-    fit, judge = experiment._validation(yacht, 3)
+    fit, judge = experiment.validation(yacht, 3)
     cut = int(0.8 * len(train_rows))
     assert (len(fit), len(judge)) == (cut, len(train_rows) - cut)
     np.testing.assert_allclose(fit.y_original, yacht.y[train_rows[:cut]], rtol=1e-5, atol=1e-4)

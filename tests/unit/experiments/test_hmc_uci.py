@@ -30,6 +30,13 @@ def test_the_rule_looks_at_paired_differences(away, word):
     assert word in verdict(found)
 
 
+def test_the_rule_can_be_about_the_other_log_likelihood():
+    better = [SplitScore(1.0, -3.0, each + 1, 1.0, 400.0, True, 1.0) for each in HMC]
+    found = {"hmc": _scores(HMC), "other": better}
+    assert verdict(found).startswith("confirmed")
+    assert verdict(found, "log_likelihood_gaussian").startswith("contradicted")
+
+
 def test_one_split_contradicts_nothing():
     assert verdict({"hmc": _scores([-2.0]), "other": _scores([-1.0])}).startswith("undecided")
 
