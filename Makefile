@@ -67,7 +67,7 @@ newest:
 	.ci/newest $(PYTHON)
 
 bench: $(READY)
-	for name in importing starting hamiltonian compensation arithmetic ensembles variational dropout langevin rows networks devices scaling saving showing quality scales verdict tabular; do \
+	for name in importing starting hamiltonian compensation arithmetic ensembles variational dropout langevin rows networks chains devices scaling saving showing quality scales lengths verdict tabular; do \
 		echo "== $$name"; $(BIN)/python -W ignore -m benchmarks.$$name || exit 1; done
 
 # What the papers found: every study at its full size, written into docs/findings.md. `touchstone reproduce` lists them
