@@ -10,7 +10,22 @@ from models.validation import one_of
 
 __all__ = ["FILES", "names", "studies", "study"]
 
-FILES: dict[str, str] = {}
+FILES: dict[str, str] = {
+    "bayesian_average": "experiments.bayesian_average",
+    "hmc_chains": "experiments.hmc_settings",
+    "tempering": "experiments.tempering",
+    "tempering_augmented": "experiments.tempering",
+    "prior_scale": "experiments.prior_choice",
+    "prior_family": "experiments.prior_choice",
+    "covariate_shift": "experiments.covariate_shift",
+    "dead_inputs": "experiments.covariate_shift",
+    "empcov": "experiments.covariate_shift",
+    "approximations": "experiments.approximations",
+    "hmc_trajectory": "experiments.hmc_settings",
+    "hmc_steps": "experiments.hmc_settings",
+    "hmc_step_size": "experiments.hmc_step_sizes",
+    "hmc_smoothness": "experiments.hmc_step_sizes",
+}
 """The module of each study; its attribute `STUDIES` is a tuple of `Study`."""
 
 
