@@ -32,7 +32,7 @@ _STEPS = (1.0, 5.0, 10.0, 50.0)
 _HALVINGS = (1.0, 0.5, 0.25, 0.125)
 
 
-def hmc_step_size(lab: Laboratory, task: str, rows: int, seeds: int, chains: int, draws: int) -> Finding:
+def hmc_step_size(lab: Laboratory, task: str, rows: int, seeds: int, chains: int, draws: int, warmup: int) -> Finding:
     """Steps in the ratio 1 : 5 : 10 : 50, the first with the paper's acceptance, from draws of the posterior."""
     chosen = replace(TASKS[task], rows=rows)
     made: dict[str, Posterior] = {}
@@ -40,7 +40,7 @@ def hmc_step_size(lab: Laboratory, task: str, rows: int, seeds: int, chains: int
     counts, expected = np.empty((seeds, len(_STEPS))), []
     for seed in range(seeds):
         train, test = chosen.parts(seed)
-        base = settled(lab, chosen, seed, chains, draws, target_acceptance=PUBLISHED_ACCEPTANCE[0])
+        base = settled(lab, chosen, seed, chains, draws, warmup, target_acceptance=PUBLISHED_ACCEPTANCE[0])
         made[f"seed {seed}"] = base
         for i, factor in enumerate(_STEPS):
             lab.say(f"seed {seed}, {factor:g} times the step")
@@ -73,7 +73,9 @@ def hmc_step_size(lab: Laboratory, task: str, rows: int, seeds: int, chains: int
     )  # fmt: skip
 
 
-def hmc_smoothness(lab: Laboratory, task: str, rows: int | None, seeds: int, chains: int, draws: int) -> Finding:
+def hmc_smoothness(
+    lab: Laboratory, task: str, rows: int | None, seeds: int, chains: int, draws: int, warmup: int
+) -> Finding:
     """Energy errors and acceptance of a ReLU and of a SiLU network at the same steps."""
     made: dict[str, Posterior] = {}
     rates, errors = ({name: np.empty((seeds, len(_HALVINGS))) for name in ("silu", "relu")} for _ in range(2))
@@ -84,7 +86,7 @@ def hmc_smoothness(lab: Laboratory, task: str, rows: int | None, seeds: int, cha
             own = replace(TASKS[task], rows=rows)
             own = replace(own, model=replace(own.model, architecture=replace(own.model.architecture, activation=name)))  # type: ignore[type-var]
             train, test = own.parts(seed)
-            made[f"{name}, seed {seed}"] = base = settled(lab, own, seed, chains, draws)
+            made[f"{name}, seed {seed}"] = base = settled(lab, own, seed, chains, draws, warmup)
             step = step or 2 * step_size_of(base)
             scores[name][seed] = diagnostics.scores(base.predict(test), test)["log_score"]
             for i, factor in enumerate(_HALVINGS):
@@ -149,8 +151,8 @@ STUDIES = (
         published="Izmailov et al. 2021, as read in a review: acceptance 72.2, 46.3, 22.2 and 12.5 % at steps in the "
         "ratio 1 : 5 : 10 : 50, on 50 iterations.",
         run=hmc_step_size,
-        full=dict(task="mnist", rows=200, seeds=4, chains=3, draws=60),
-        quick=dict(rows=20, seeds=2, chains=2, draws=5),
+        full=dict(task="mnist", rows=200, seeds=4, chains=3, draws=60, warmup=40),
+        quick=dict(rows=20, seeds=2, chains=2, draws=5, warmup=5),
         needs=("mnist",),
     ),
     Study(
@@ -164,8 +166,8 @@ STUDIES = (
         published="Izmailov et al. 2021, section 4: ReLU was replaced by SiLU, because a smooth density has a higher "
         "acceptance, without a loss in performance. No numbers.",
         run=hmc_smoothness,
-        full=dict(task="yacht", rows=None, seeds=4, chains=4, draws=100),
-        quick=dict(seeds=2, chains=2, draws=5),
-        needs=("yacht",),
+        full=dict(task="boston", rows=None, seeds=4, chains=4, draws=100, warmup=80),
+        quick=dict(seeds=2, chains=2, draws=5, warmup=5),
+        needs=("boston",),
     ),
 )

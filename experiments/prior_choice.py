@@ -110,7 +110,9 @@ def _sweeps(
         train, test = task.parts(seed)
         (name, values), *_ = varied.items()
         lab.say(f"seed {seed}: HMC with {len(values)} priors, and a point")
-        options: dict[str, Any] = dict(chains=chains, draws=draws, warmup=warmup, trajectory_length="prior")
+        options: dict[str, Any] = dict(
+            chains=chains, draws=draws, warmup=warmup, tuning=max(warmup, 10), trajectory_length="prior"
+        )
         folder = None if lab.directory is None else lab.directory / f"{task.name}-{len(train)}-{name}-{seed}"
         sweeps.append(
             inference.sweep(
@@ -139,7 +141,7 @@ def _family_figure(names: tuple[str, ...], scores: np.ndarray, point: np.ndarray
     return figure
 
 
-_FULL: dict[str, Any] = dict(task="mnist", rows=200, seeds=3, chains=3, draws=100, warmup=40)
+_FULL: dict[str, Any] = dict(task="mnist", rows=200, seeds=3, chains=2, draws=80, warmup=30)
 _QUICK: dict[str, Any] = dict(rows=20, seeds=2, chains=2, draws=4, warmup=4)
 
 STUDIES = (
@@ -153,8 +155,8 @@ STUDIES = (
         "small, and are always above SGD's: CIFAR-10 accuracy 0.867, 0.869, 0.875, 0.876, 0.880 at variances 1/40 to "
         "1.",
         run=prior_scale,
-        full=dict(scales=(0.05, 0.1, 0.2, 0.4), **_FULL),
-        quick=dict(scales=(0.1, 0.2), **_QUICK),
+        full=dict(scales=(0.1, 0.2, 0.4, 0.8), **_FULL),
+        quick=dict(scales=(0.2, 0.4), **_QUICK),
         needs=("mnist",),
     ),
     Study(
@@ -167,8 +169,8 @@ STUDIES = (
         published="Izmailov et al. 2021, section 7.2: on IMDB at variance 1/40 the log-likelihood is -0.311 with a "
         "Gaussian prior, -0.317 with a mixture of Gaussians and -0.304 with a logistic one, and -0.749 by SGD.",
         run=prior_family,
-        full=dict(scale=0.1, **_FULL),
-        quick=dict(scale=0.1, **_QUICK),
+        full=dict(scale=0.4, **_FULL),
+        quick=dict(scale=0.4, **_QUICK),
         needs=("mnist",),
     ),
 )

@@ -59,7 +59,10 @@ class Task:
         if share == 1:
             return self
         rows = None if self.rows is None else max(round(share * self.rows), 20)
-        hmc = {name: max(round(share * value), 4) if name in _LENGTHS else value for name, value in self.hmc.items()}
+        least = {"draws": 4, "warmup": 2, "tuning": 10}
+        hmc = {
+            name: max(round(share * value), least[name]) if name in least else value for name, value in self.hmc.items()
+        }
         point = {**self.point, "steps": max(round(share * self.point["steps"]), 5)}
         return replace(self, rows=rows, tested=max(round(share * self.tested), 50), hmc=hmc, point=point)
 
@@ -86,7 +89,6 @@ class Task:
         return part(rows, "train"), part(tested, "test")
 
 
-_LENGTHS = ("draws", "warmup", "tuning")
 _UNKNOWN = 2  # the number of words that have none, see `data.text`
 
 
@@ -104,28 +106,28 @@ TASKS: dict[str, Task] = {
     for each in (
         Task(
             "mnist", "mnist", 300, 1000,
-            models.mlp((20,), "silu", models.Normal(0.1), models.Categorical(10)),
-            dict(chains=6, draws=150, warmup=50, trajectory_length="prior"),
+            models.mlp((20,), "silu", models.Normal(0.4), models.Categorical(10)),  # 0.4 by other training rows
+            dict(chains=6, draws=150, warmup=50, tuning=50, trajectory_length="prior"),
             divided=126.0,  # as in Blundell et al. 2015
         ),
         Task(
-            "cifar10", "cifar10", 200, 500,
-            models.lenet((4, 6), (16,), 3, "silu", models.Normal(1.0, fan_in=True), models.Categorical(10)),
-            dict(chains=3, draws=60, warmup=40, trajectory_length="prior", tuning=40),
+            "cifar10", "cifar10", 100, 500,
+            models.lenet((3, 4), (12,), 3, "silu", models.Normal(1.0, fan_in=True), models.Categorical(10)),
+            dict(chains=2, draws=60, warmup=30, tuning=20, trajectory_length="prior"),
             dict(steps=300),
         ),
         Task(
             "imdb", "imdb", 300, 1000,
             models.cnn_lstm(500, 8, 8, 5, 4, 8, "silu", models.Normal(1.0, fan_in=True), models.Categorical(2)),
-            dict(chains=3, draws=100, warmup=50, trajectory_length="prior", tuning=50),
+            dict(chains=3, draws=80, warmup=40, tuning=30, trajectory_length="prior"),
             dict(steps=500),
             words=500,
         ),
         Task(
-            "yacht", "yacht", None, 31,
-            models.mlp((50,), "silu", models.Normal(1.0, fan_in=True), models.HeteroscedasticGaussian()),
-            dict(chains=6, draws=250, warmup=100),
-            dict(steps=3000),
+            "boston", "boston", None, 51,
+            models.mlp((20,), "silu", models.Normal(1.0, fan_in=True), models.HeteroscedasticGaussian()),
+            dict(chains=6, draws=250, warmup=80, tuning=80),
+            dict(steps=2000),
         ),
     )
 }  # fmt: skip
