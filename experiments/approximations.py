@@ -74,6 +74,8 @@ def approximations(lab: Laboratory, task: str, seeds: int, members: int, severit
         for name, options in METHODS.items():
             lab.say(f"seed {seed}: {name}")
             shorter = {key: max(round(share * each), 4) if key in _LENGTHS else each for key, each in options.items()}
+            if "batch_size" in shorter:
+                shorter["batch_size"] = min(shorter["batch_size"], len(train))
             made[name] = lab.posterior(f"{chosen.name}-assay", chosen.model, train, seed=seed, **shorter)
         chains |= {f"{name}, seed {seed}": each for name, each in made.items() if each.kind == "chains"}
         for images, split in (("clean", test), ("corrupted", mixed(test, severity))):

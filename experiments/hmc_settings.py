@@ -196,7 +196,7 @@ def effective(posterior: Posterior) -> float:
     """The least effective size of the functions per 1,000 leapfrog steps of the draws."""
     space = function_mixing(posterior)
     assert space is not None
-    return 1000 * space.least_ess / float(posterior.statistics["n_steps"].sum())
+    return 1000 * max(space.least_ess, 1.0) / float(posterior.statistics["n_steps"].sum())  # no fewer than one draw
 
 
 def _quarter(task: Task) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -114,12 +115,14 @@ def _sweeps(
             chains=chains, draws=draws, warmup=warmup, tuning=max(warmup, 10), trajectory_length="prior"
         )
         folder = None if lab.directory is None else lab.directory / f"{task.name}-{len(train)}-{name}-{seed}"
-        sweeps.append(
-            inference.sweep(
-                task.model, train, test, method="hmc", seeds=[seed], directory=folder, progress=False, **varied,
-                **options,
-            )
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", inference.TouchstoneWarning)  # what has not mixed is said with the verdict
+            sweeps.append(
+                inference.sweep(
+                    task.model, train, test, method="hmc", seeds=[seed], directory=folder, progress=False, **varied,
+                    **options,
+                )
+            )  # fmt: skip
         points.append(diagnostics.scores(point(lab, task, seed).predict(test), test)["log_score"])
     return _Found(sweeps[0].labels, sweeps, points)
 
