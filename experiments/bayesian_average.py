@@ -111,8 +111,8 @@ STUDIES = (
         published="Izmailov et al. 2021, section 6: HMC is better than SGD and deep ensembles in accuracy and "
         "log-likelihood on CIFAR-10, IMDB and UCI data.",
         run=bayesian_average,
-        full=dict(tasks=("mnist", "cifar10", "imdb", "boston"), seeds=3, members=10, share=1.0),
-        quick=dict(tasks=("boston",), seeds=2, members=2, share=0.05),
+        full=dict(tasks=("mnist", "cifar10", "imdb", "boston"), seeds=3, members=5, share=1.0),
+        quick=dict(tasks=("boston",), seeds=2, members=2, share=0.02),
         needs=("mnist", "cifar10", "imdb", "boston"),
     ),
 )

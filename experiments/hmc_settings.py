@@ -228,7 +228,7 @@ STUDIES = (
         published="Izmailov et al. 2021, section 4.2: pi alpha / 2 or longer is best; CIFAR-10 accuracy 0.831 at a "
         "quarter of it and 0.889 at it.",
         run=hmc_trajectory,
-        full=dict(task="mnist", rows=200, seeds=4, chains=3, draws=60, step=0.012),
+        full=dict(task="mnist", rows=200, seeds=3, chains=2, draws=60, step=0.012),
         quick=dict(rows=20, seeds=2, chains=2, draws=4, step=0.05),
         needs=("mnist",),
     ),
@@ -242,7 +242,7 @@ STUDIES = (
         "standard errors, contradicted below -2.",
         published="Nothing to compare with in numbers: 100 steps or fewer are usual, the paper has 70,248 on CIFAR-10.",
         run=hmc_steps,
-        full=dict(task="boston", rows=None, seeds=4, chains=4, draws=200, warmup=80),
+        full=dict(task="boston", rows=None, seeds=3, chains=4, draws=150, warmup=60),
         quick=dict(seeds=2, chains=2, draws=5, warmup=5),
         needs=("boston",),
     ),

@@ -151,7 +151,7 @@ STUDIES = (
         published="Izmailov et al. 2021, as read in a review: acceptance 72.2, 46.3, 22.2 and 12.5 % at steps in the "
         "ratio 1 : 5 : 10 : 50, on 50 iterations.",
         run=hmc_step_size,
-        full=dict(task="mnist", rows=200, seeds=4, chains=3, draws=60, warmup=40),
+        full=dict(task="mnist", rows=200, seeds=3, chains=2, draws=60, warmup=40),
         quick=dict(rows=20, seeds=2, chains=2, draws=5, warmup=5),
         needs=("mnist",),
     ),
@@ -166,7 +166,7 @@ STUDIES = (
         published="Izmailov et al. 2021, section 4: ReLU was replaced by SiLU, because a smooth density has a higher "
         "acceptance, without a loss in performance. No numbers.",
         run=hmc_smoothness,
-        full=dict(task="boston", rows=None, seeds=4, chains=4, draws=100, warmup=80),
+        full=dict(task="boston", rows=None, seeds=3, chains=2, draws=60, warmup=60),
         quick=dict(seeds=2, chains=2, draws=5, warmup=5),
         needs=("boston",),
     ),

@@ -144,7 +144,7 @@ def _family_figure(names: tuple[str, ...], scores: np.ndarray, point: np.ndarray
     return figure
 
 
-_FULL: dict[str, Any] = dict(task="mnist", rows=200, seeds=3, chains=2, draws=80, warmup=30)
+_FULL: dict[str, Any] = dict(task="mnist", rows=200, seeds=3, chains=2, draws=60, warmup=30)
 _QUICK: dict[str, Any] = dict(rows=20, seeds=2, chains=2, draws=4, warmup=4)
 
 STUDIES = (

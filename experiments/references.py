@@ -42,6 +42,7 @@ class Task:
         point: how an optimiser runs on it.
         divided: what pixels are divided by, so that the background stays exactly 0; None standardises them.
         words: tokens from this number on become the one that stands for unknown words; None keeps all.
+        blocks: images are averaged over blocks of so many pixels a side.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Task:
     point: Mapping[str, Any] = field(default_factory=lambda: dict(steps=1000))
     divided: float | None = None
     words: int | None = None
+    blocks: int = 1
 
     def scaled(self, share: float) -> Task:
         """The task with a share of its rows, of the draws and of the steps."""
@@ -76,24 +78,31 @@ class Task:
         official, held_out = dataset.standard(0)
         rows = np.random.default_rng(seed).permutation(official)[: self.rows]
         tested = np.random.default_rng(0).permutation(held_out)[: self.tested]
-        scaler = Scaler.fit(dataset.x[rows], dataset.y[rows], labels=True, scaling=dataset.scaling)
+        scaler = Scaler.fit(self._inputs(dataset, rows), dataset.y[rows], labels=True, scaling=dataset.scaling)
         if self.divided is not None:
             scaler = replace(scaler, x_location=np.zeros(()), x_scale=np.full((), self.divided))
 
         def part(chosen: np.ndarray, role: str) -> Split:
-            x = dataset.x[chosen] if self.words is None else _rare(dataset.x[chosen], self.words)
-            name = f"{self.data}, {role}"
-            split = Split(scaler.inputs(x), dataset.y[chosen], scaler, name, dataset.classes, dataset.picture)
+            x = scaler.inputs(self._inputs(dataset, chosen))
+            picture = None if dataset.picture is None else x.shape[1:]
+            split = Split(x, dataset.y[chosen], scaler, f"{self.data}, {role}", dataset.classes, picture)
             return split.flat() if isinstance(self.model.architecture, Perceptron) else split
 
         return part(rows, "train"), part(tested, "test")
 
+    def _inputs(self, dataset: Dataset, rows: np.ndarray) -> np.ndarray:
+        """Some rows of the data set, with rare words and blocks of pixels taken together."""
+        x = dataset.x[rows]
+        if self.words is not None:
+            return np.where(x < self.words, x, _UNKNOWN)
+        if self.blocks == 1:
+            return x
+        count, height, width, channels = x.shape
+        sides = (height // self.blocks, self.blocks, width // self.blocks, self.blocks)
+        return x.reshape(count, *sides, channels).mean(axis=(2, 4))
+
 
 _UNKNOWN = 2  # the number of words that have none, see `data.text`
-
-
-def _rare(tokens: np.ndarray, words: int) -> np.ndarray:
-    return np.where(tokens < words, tokens, _UNKNOWN)
 
 
 @lru_cache(maxsize=4)
@@ -105,9 +114,9 @@ TASKS: dict[str, Task] = {
     each.name: each
     for each in (
         Task(
-            "mnist", "mnist", 300, 1000,
+            "mnist", "mnist", 200, 1000,
             models.mlp((20,), "silu", models.Normal(0.4), models.Categorical(10)),  # 0.4 by other training rows
-            dict(chains=6, draws=150, warmup=50, tuning=50, trajectory_length="prior"),
+            dict(chains=4, draws=150, warmup=50, tuning=40, trajectory_length="prior"),
             divided=126.0,  # as in Blundell et al. 2015
         ),
         Task(
@@ -115,18 +124,19 @@ TASKS: dict[str, Task] = {
             models.lenet((3, 4), (12,), 3, "silu", models.Normal(1.0, fan_in=True), models.Categorical(10)),
             dict(chains=2, draws=60, warmup=30, tuning=20, trajectory_length="prior"),
             dict(steps=300),
+            blocks=2,
         ),
         Task(
-            "imdb", "imdb", 300, 1000,
+            "imdb", "imdb", 200, 1000,
             models.cnn_lstm(500, 8, 8, 5, 4, 8, "silu", models.Normal(1.0, fan_in=True), models.Categorical(2)),
-            dict(chains=3, draws=80, warmup=40, tuning=30, trajectory_length="prior"),
+            dict(chains=2, draws=60, warmup=30, tuning=20, trajectory_length="prior"),
             dict(steps=500),
             words=500,
         ),
         Task(
             "boston", "boston", None, 51,
             models.mlp((20,), "silu", models.Normal(1.0, fan_in=True), models.HeteroscedasticGaussian()),
-            dict(chains=6, draws=250, warmup=80, tuning=80),
+            dict(chains=4, draws=200, warmup=60, tuning=60),
             dict(steps=2000),
         ),
     )
