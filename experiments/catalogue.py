@@ -12,6 +12,7 @@ __all__ = ["FILES", "names", "studies", "study"]
 
 FILES: dict[str, str] = {
     "bayesian_average": "experiments.bayesian_average",
+    "bayesian_average_pictures_and_text": "experiments.bayesian_average",
     "hmc_chains": "experiments.hmc_settings",
     "tempering": "experiments.tempering",
     "tempering_augmented": "experiments.tempering",

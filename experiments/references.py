@@ -127,7 +127,7 @@ TASKS: dict[str, Task] = {
             blocks=2,
         ),
         Task(
-            "imdb", "imdb", 200, 1000,
+            "imdb", "imdb", 500, 1000,
             models.cnn_lstm(500, 8, 8, 5, 4, 8, "silu", models.Normal(1.0, fan_in=True), models.Categorical(2)),
             dict(chains=2, draws=60, warmup=30, tuning=20, trajectory_length="prior"),
             dict(steps=500),
