@@ -184,7 +184,8 @@ def _figure(arrays: _Accuracies) -> Figure:
         axes.errorbar(places + 0.15 * (i - 1), each.mean(axis=0), error, fmt="o", ms=4, lw=1, color=colour, label=name)
     axes.set_xticks(places, ["clean", *(kind.replace("_", "\n") for kind in KINDS)], fontsize=8)
     axes.set_ylabel("accuracy")
-    axes.legend(frameon=False, fontsize="small")
+    axes.set_ylim(0, 1)
+    axes.legend(frameon=False, fontsize="small", loc="lower left", ncols=len(arrays))
     return figure
 
 

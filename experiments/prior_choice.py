@@ -15,6 +15,7 @@ import inference
 from experiments.priors import FAMILIES
 from experiments.references import TASKS, Task, point
 from experiments.study import Finding, Laboratory, Study, decided, mean_and_error
+from inference.display.figures import COLOURS, chart
 from inference.display.tables import Table, with_error
 
 if TYPE_CHECKING:
@@ -135,12 +136,12 @@ def _scale_figure(scales: tuple[float, ...], scores: np.ndarray, point: np.ndarr
 
 
 def _family_figure(names: tuple[str, ...], scores: np.ndarray, point: np.ndarray) -> Figure:
-    places = np.arange(len(names))
-    figure = diagnostics.plots.lines(
-        places, {"HMC": scores}, {"SGD": np.full(len(names), point.mean())},
-        ylabel="log score", title="Two standard errors over seeds",
-    )  # fmt: skip
-    figure.axes[0].set_xticks(places, names)
+    figure, (axes,) = chart(["HMC with each family: two standard errors over seeds; dashed: SGD"])
+    places, error = np.arange(len(names)), 2 * scores.std(axis=0, ddof=1) / np.sqrt(len(scores))
+    axes.errorbar(places, scores.mean(axis=0), error, fmt="o", ms=5, lw=1.2, color=COLOURS[0])
+    axes.axhline(point.mean(), color="k", lw=1, ls="--")
+    axes.set_xticks(places, names)
+    axes.set_ylabel("log score")
     return figure
 
 
