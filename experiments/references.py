@@ -116,7 +116,7 @@ TASKS: dict[str, Task] = {
         Task(
             "mnist", "mnist", 200, 1000,
             models.mlp((20,), "silu", models.Normal(0.4), models.Categorical(10)),  # 0.4 by other training rows
-            dict(chains=4, draws=150, warmup=50, tuning=40, trajectory_length="prior"),
+            dict(chains=4, draws=100, warmup=30, tuning=40, trajectory_length="prior"),
             divided=126.0,  # as in Blundell et al. 2015
         ),
         Task(
