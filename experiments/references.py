@@ -136,7 +136,7 @@ TASKS: dict[str, Task] = {
         Task(
             "boston", "boston", None, 51,
             models.mlp((20,), "silu", models.Normal(1.0, fan_in=True), models.HeteroscedasticGaussian()),
-            dict(chains=4, draws=200, warmup=60, tuning=60),
+            dict(chains=4, draws=120, warmup=40, tuning=40),
             dict(steps=2000),
         ),
     )
