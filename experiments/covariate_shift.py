@@ -66,11 +66,11 @@ def covariate_shift(lab: Laboratory, task: str, seeds: int, members: int, severi
             found[name].append(_accuracies(each, chosen.parts(seed)[1], severity))
     arrays = {name: np.array(each) for name, each in found.items()}
     loss = mean_and_error(_shifted(arrays["deep ensemble"]) - _shifted(arrays["HMC"]))
-    clean = mean_and_error(arrays["HMC"][:, 0] - arrays["deep ensemble"][:, 0])
+    clean = mean_and_error(arrays["deep ensemble"][:, 0] - arrays["HMC"][:, 0])
     return Finding(
         decided(*loss),
-        f"On corrupted images HMC's accuracy is {with_error(*loss, sign=True)} below that of the ensemble; on clean "
-        f"ones it is {with_error(*clean, sign=True)} above it." + doubts(made),
+        f"The ensemble's accuracy minus HMC's is {with_error(*loss, sign=True)} on corrupted images and "
+        f"{with_error(*clean, sign=True)} on clean ones." + doubts(made),
         (_table(arrays, severity),),
         {name: each.tolist() for name, each in arrays.items()},
         partial(_figure, arrays),
