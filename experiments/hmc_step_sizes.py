@@ -29,7 +29,7 @@ PUBLISHED_ACCEPTANCE = (0.722, 0.463, 0.222, 0.125)
 """At steps in the ratio 1 : 5 : 10 : 50; read in a review of the paper, on a run of 50 iterations."""
 
 _STEPS = (1.0, 5.0, 10.0, 50.0)
-_HALVINGS = (1.0, 0.5, 0.25, 0.125)
+_HALVINGS = (1.0, 0.5, 0.25)
 
 
 def hmc_step_size(lab: Laboratory, task: str, rows: int, seeds: int, chains: int, draws: int, warmup: int) -> Finding:
@@ -87,7 +87,7 @@ def hmc_smoothness(
             own = replace(own, model=replace(own.model, architecture=replace(own.model.architecture, activation=name)))  # type: ignore[type-var]
             train, test = own.parts(seed)
             made[f"{name}, seed {seed}"] = base = settled(lab, own, seed, chains, draws, warmup)
-            step = step or 2 * step_size_of(base)
+            step = step or step_size_of(base)
             scores[name][seed] = diagnostics.scores(base.predict(test), test)["log_score"]
             for i, factor in enumerate(_HALVINGS):
                 lab.say(f"{name}, seed {seed}, step {factor * step:.3g}")
@@ -106,14 +106,14 @@ def hmc_smoothness(
     head = ("step", *(f"acceptance, {name}" for name in rates), *(f"median |H' - H|, {name}" for name in rates))
     return Finding(
         smoothness_verdict(higher, steeper),
-        f"SiLU's acceptance minus ReLU's at the largest step: {with_error(*higher, sign=True)}. The energy error goes "
+        f"SiLU's acceptance minus ReLU's at the step tuned for SiLU: {with_error(*higher, sign=True)}. The energy error goes "
         f"with the step to the power {with_error(*slopes['silu'])} with SiLU and {with_error(*slopes['relu'])} with "
         f"ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
-        (Table("Steps over the largest, twice the one tuned for SiLU; mean ± standard error over seeds", head, body),),
+        (Table("Steps over the one tuned for SiLU; mean ± standard error over seeds", head, body),),
         {"acceptance": {name: each.tolist() for name, each in rates.items()}, "slopes": slopes},
         partial(
             diagnostics.plots.lines, sizes, errors, {"square of the step": errors["silu"].mean(axis=0)[0] * sizes**2},
-            xlabel="step size over the largest", ylabel="median |H' - H|", log="xy",
+            xlabel="step size over the one tuned for SiLU", ylabel="median |H' - H|", log="xy",
         ),
     )  # fmt: skip
 
@@ -160,9 +160,11 @@ STUDIES = (
         title="ReLU against SiLU at the same step",
         question="Does a smooth activation raise HMC's acceptance at the same step, because its energy errors fall "
         "faster with the step?",
-        rule="Two parts, paired by seed (another training set each): SiLU's acceptance minus ReLU's at twice the step "
+        rule="Two parts, paired by seed (another training set each): SiLU's acceptance minus ReLU's at the step "
         "that was tuned for SiLU, and the power of the step with which the median energy error falls, SiLU's minus "
-        "ReLU's. Confirmed if both are above 2 standard errors, contradicted if one is below -2.",
+        "ReLU's. Confirmed if both are above 2 standard errors, contradicted if one is below -2. An earlier form of "
+        "this rule took twice that step. It was run once and decided nothing, because at that step no trajectory of "
+        "either network is stable; so the numbers at shorter steps had been seen when this form was written.",
         published="Izmailov et al. 2021, section 4: ReLU was replaced by SiLU, because a smooth density has a higher "
         "acceptance, without a loss in performance. No numbers.",
         run=hmc_smoothness,
