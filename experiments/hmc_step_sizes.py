@@ -107,8 +107,8 @@ def hmc_smoothness(
     return Finding(
         smoothness_verdict(higher, steeper),
         f"SiLU's acceptance minus ReLU's at the step tuned for SiLU: {with_error(*higher, sign=True)}. The energy "
-        f"error goes with the step to the power {with_error(*slopes['silu'])} with SiLU and {with_error(*slopes['relu'])} with "
-        f"ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
+        f"error goes with the step to the power {with_error(*slopes['silu'])} with SiLU and {with_error(*slopes['relu'])} "
+        f"with ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
         (Table("Steps over the one tuned for SiLU; mean ± standard error over seeds", head, body),),
         {"acceptance": {name: each.tolist() for name, each in rates.items()}, "slopes": slopes},
         partial(
