@@ -121,6 +121,7 @@ STUDIES = (
         full=dict(tasks=("mnist", "boston"), seeds=3, members=5, share=1.0),
         quick=dict(tasks=("boston",), seeds=2, members=2, share=0.02),
         needs=("mnist", "boston"),
+        minutes=2,
     ),
     Study(
         name="bayesian_average_pictures_and_text",

@@ -206,6 +206,7 @@ STUDIES = (
         full=dict(members=5, **_FULL),
         quick=dict(members=2, **_QUICK),
         needs=("mnist",),
+        minutes=1.5,
     ),
     Study(
         name="dead_inputs",
@@ -220,6 +221,7 @@ STUDIES = (
         full=_FULL,
         quick=_QUICK,
         needs=("mnist",),
+        minutes=1,
     ),
     Study(
         name="empcov",

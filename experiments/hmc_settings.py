@@ -260,5 +260,6 @@ STUDIES = (
         full=dict(tasks=("mnist", "boston"), seeds=3, share=1.0),
         quick=dict(tasks=("boston",), seeds=2, share=0.05),
         needs=("mnist", "boston"),
+        minutes=2,
     ),
 )

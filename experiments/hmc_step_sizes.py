@@ -107,8 +107,8 @@ def hmc_smoothness(
     return Finding(
         smoothness_verdict(higher, steeper),
         f"SiLU's acceptance minus ReLU's at the step tuned for SiLU: {with_error(*higher, sign=True)}. The energy "
-        f"error goes with the step to the power {with_error(*slopes['silu'])} with SiLU and {with_error(*slopes['relu'])} "
-        f"with ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
+        f"error goes with the step to the power {with_error(*slopes['silu'])} with SiLU and "
+        f"{with_error(*slopes['relu'])} with ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
         (Table("Steps over the one tuned for SiLU; mean ± standard error over seeds", head, body),),
         {"acceptance": {name: each.tolist() for name, each in rates.items()}, "slopes": slopes},
         partial(
@@ -154,6 +154,7 @@ STUDIES = (
         full=dict(task="mnist", rows=200, seeds=3, chains=2, draws=60, warmup=40),
         quick=dict(rows=20, seeds=2, chains=2, draws=5, warmup=5),
         needs=("mnist",),
+        minutes=0.5,
     ),
     Study(
         name="hmc_smoothness",

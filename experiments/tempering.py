@@ -156,6 +156,7 @@ STUDIES = (
         full=_FULL,
         quick=_QUICK,
         needs=("mnist",),
+        minutes=1,
     ),
     Study(
         name="tempering_augmented",
