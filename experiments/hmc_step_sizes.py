@@ -108,7 +108,8 @@ def hmc_smoothness(
         smoothness_verdict(higher, steeper),
         f"SiLU's acceptance minus ReLU's at the step tuned for SiLU: {with_error(*higher, sign=True)}. The energy "
         f"error goes with the step to the power {with_error(*slopes['silu'])} with SiLU and "
-        f"{with_error(*slopes['relu'])} with ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}." + doubts(made),
+        f"{with_error(*slopes['relu'])} with ReLU. SiLU's log score minus ReLU's: {with_error(*better, sign=True)}."
+        + doubts(made),
         (Table("Steps over the one tuned for SiLU; mean ± standard error over seeds", head, body),),
         {"acceptance": {name: each.tolist() for name, each in rates.items()}, "slopes": slopes},
         partial(
