@@ -127,5 +127,6 @@ STUDIES = (
         full=dict(task="mnist", seeds=3, members=5, severity=5, share=1.0),
         quick=dict(seeds=2, members=2, share=0.05),
         needs=("mnist",),
+        minutes=3,
     ),
 )

@@ -173,5 +173,6 @@ STUDIES = (
         full=dict(task="boston", rows=None, seeds=3, chains=2, draws=60, warmup=60),
         quick=dict(seeds=2, chains=2, draws=5, warmup=5),
         needs=("boston",),
+        minutes=1,
     ),
 )
