@@ -235,5 +235,6 @@ STUDIES = (
         full=dict(members=5, chains=2, draws=80, **_FULL),
         quick=dict(members=2, chains=2, draws=5, **_QUICK),
         needs=("mnist",),
+        minutes=4,
     ),
 )
