@@ -245,6 +245,7 @@ STUDIES = (
         full=dict(task="boston", rows=None, seeds=3, chains=4, draws=150, warmup=60),
         quick=dict(seeds=2, chains=2, draws=5, warmup=5),
         needs=("boston",),
+        minutes=1,
     ),
     Study(
         name="hmc_chains",

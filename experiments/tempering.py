@@ -170,5 +170,6 @@ STUDIES = (
         full={**_FULL, "temperatures": (0.3, 1.0)},
         quick=_QUICK,
         needs=("mnist",),
+        minutes=2,
     ),
 )
