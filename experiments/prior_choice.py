@@ -88,7 +88,7 @@ class _Found:
         self.scores, self.point = self.all["log_score"], np.array(point)
         unmixed = np.any([each.unmixed[:, 0] for each in sweeps], axis=0)
         doubted = [label for label, bad in zip(labels, unmixed, strict=True) if bad]
-        self.doubts = f". Chains have not mixed in every run of: {', '.join(doubted)}." if doubted else "."
+        self.doubts = f". In some run its chains have not mixed: {', '.join(doubted)}." if doubted else "."
 
     @property
     def values(self) -> Mapping[str, Any]:
