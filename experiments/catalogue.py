@@ -25,6 +25,21 @@ FILES: dict[str, str] = {
     "uncertainty_calibration": "experiments.uncertainty_use",
     "variance_correlation": "experiments.twenty_rows",
     "active_learning": "experiments.twenty_rows",
+    "bayesian_average": "experiments.bayesian_average",
+    "bayesian_average_pictures_and_text": "experiments.bayesian_average",
+    "hmc_chains": "experiments.hmc_settings",
+    "tempering": "experiments.tempering",
+    "tempering_augmented": "experiments.tempering",
+    "prior_scale": "experiments.prior_choice",
+    "prior_family": "experiments.prior_choice",
+    "covariate_shift": "experiments.covariate_shift",
+    "dead_inputs": "experiments.covariate_shift",
+    "empcov": "experiments.covariate_shift",
+    "approximations": "experiments.approximations",
+    "hmc_trajectory": "experiments.hmc_settings",
+    "hmc_steps": "experiments.hmc_settings",
+    "hmc_step_size": "experiments.hmc_step_sizes",
+    "hmc_smoothness": "experiments.hmc_step_sizes",
 }
 """The module of each study; its attribute `STUDIES` is a tuple of `Study`."""
 

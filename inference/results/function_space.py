@@ -31,10 +31,13 @@ def probes(inputs: Any, codes: tuple[int, ...] = ()) -> np.ndarray:
     """Inputs at which a network's functions are judged: in the data, between two of its rows, and outside.
 
     The first are rows of the training data, evenly spaced; the second lie halfway between two of those rows; the third
-    are the rows farthest from the data's mean, moved twice as far away. Inputs that are `codes` are those of one row.
+    are the rows farthest from the data's mean, moved twice as far away. Inputs that are `codes` are those of one row;
+    integers are tokens, which have nothing between them or outside, so that only rows are probes.
     """
     inputs = np.asarray(inputs)
     rows = inputs[spaced(len(inputs), PROBED_ROWS)]
+    if inputs.dtype.kind in "iu":
+        return rows
     mean = inputs.mean(axis=0, dtype=np.float64)
     distance = np.linalg.norm((rows - mean).reshape(len(rows), -1), axis=1)
     count = min(_BEYOND, len(rows) // 2)
