@@ -29,7 +29,7 @@ import numpy as np
 
 import models
 from benchmarks.timing import medians, table
-from inference.engine.sharded import mesh_of
+from inference.engine.sharded import mesh_shape
 from inference.target.density import Data
 from inference.target.row_shards import SLOTS, spread
 
@@ -117,7 +117,7 @@ def gradient(work: Work, machine: Machine, devices: int, sums: str = "gathered")
     and gathers the R shares of the sum: (S / R + 1) P (R - 1) / R numbers in 2 (R - 1) steps, and each device adds
     S P / R, in the same order. On one device nothing is moved.
     """
-    columns, rows = mesh_of(list(range(devices)), work.chains, True).devices.shape
+    columns, rows = mesh_shape(devices, work.chains, True)
     chains = math.ceil(work.chains / columns)
     some = Data((np.zeros(work.images, np.int8),), 1.0)
     slots, blocks, size = spread(some, work.block, max(SLOTS, rows)).counts.shape

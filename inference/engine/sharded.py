@@ -35,7 +35,7 @@ from inference.target.density import Data, Target
 from inference.target.row_shards import ROWS, SLOTS, spread
 from models import Network
 
-__all__ = ["Sharded", "mesh_of"]
+__all__ = ["Sharded", "mesh_of", "mesh_shape"]
 
 _COLUMNS = "columns"  # the mesh's axis of chains
 
@@ -149,17 +149,13 @@ def _advance(
 
 
 def mesh_of(devices: Sequence[Any], chains: int, in_rows: bool) -> Mesh:
-    """A mesh of as many `devices` as can be used: columns for chains first, then devices that share their rows.
+    """A mesh of as many `devices` as can be used; see `mesh_shape`.
 
     Raises:
         ValueError: if a host would have none of its devices in it.
     """
     hosts = {device.process_index for device in devices}
-    every = in_rows or len(hosts) > 1  # the devices of a column compute the same, each for its host, or share the rows
-    columns = max(count for count in range(1, chains + 1) if len(devices) % count == 0 or not every)
-    columns = min(columns, len(devices))
-    rows = len(devices) // columns if every else 1
-    rows = 2 ** int(math.log2(rows)) if in_rows else rows
+    columns, rows = mesh_shape(len(devices), chains, in_rows, len(hosts))
     used = devices[: columns * rows]
     if hosts != {device.process_index for device in used}:
         raise ValueError(
@@ -167,6 +163,15 @@ def mesh_of(devices: Sequence[Any], chains: int, in_rows: bool) -> Mesh:
             f"try chains={len(devices)}, or a number of hosts that is a power of two"
         )
     return Mesh(np.array(used).reshape(columns, rows), (_COLUMNS, ROWS))
+
+
+def mesh_shape(devices: int, chains: int, in_rows: bool, hosts: int = 1) -> tuple[int, int]:
+    """How many columns of a number of devices there are for chains, and how many devices of a column share its rows."""
+    every = in_rows or hosts > 1  # the devices of a column compute the same, each for its host, or share the rows
+    columns = max(count for count in range(1, chains + 1) if devices % count == 0 or not every)
+    columns = min(columns, devices)
+    rows = devices // columns if every else 1
+    return columns, 2 ** int(math.log2(rows)) if in_rows else rows
 
 
 def _in_rows(method: Method, target: Target, data: Data) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -156,9 +158,10 @@ def test_smooth_acceptances_are_those_of_errors_that_go_with_the_fourth_power():
 
 
 @pytest.mark.parametrize("each", list(studies()), ids=lambda each: each.name)
-def test_quick_settings_are_settings_and_needs_are_known(each):
+def test_both_sizes_are_settings_of_the_study_and_needs_are_known(each):
     import data
 
-    assert set(each.quick) <= set(each.full)
+    for quick in (False, True):
+        inspect.signature(each.run).bind(None, **each.settings(quick))  # raises TypeError for one that it has not
     assert set(each.needs) <= set(data.names())
     assert set(each.settings(quick=True).get("tasks", ())) <= set(TASKS)
