@@ -26,8 +26,8 @@ written down before the study was run, our numbers beside the published ones, an
 lists the studies. Confirmed, contradicted and undecided are said of the published claim, at the size that ran here.
 
 Most studies have a hundred to a few hundred training rows where the papers have tens of thousands, so that they take
-minutes on two cores. A contradiction says that the finding does not show at that size; it does not say that the paper is
-wrong about its own.
+minutes on two cores. A contradiction says that the finding does not show at that size; it does not say that the paper
+is wrong about its own.
 """
 
 _MARK = re.compile(r"^<!-- study (\S+) \| (\w+) \| (.*) \| (.*) -->$", re.MULTILINE)

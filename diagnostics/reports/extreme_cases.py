@@ -18,6 +18,7 @@ __all__ = ["Case", "cases"]
 
 _ALIKE = 1e-6  # uncertainties that differ by no more than this share count as equal
 _PIXELS = 96  # the width at which images are shown
+_CHANNELS = 1, 3  # of images that can be shown: grey, and red, green and blue
 
 
 class Case(NamedTuple):
@@ -70,7 +71,7 @@ def cases(prediction: Prediction, test: Any, count: int = 5) -> tuple[tuple[Case
         told = tell(prediction.at(rows), targets[rows])
         return tuple(
             Case(int(row), predicted, observed, float(share[row]), right, image)
-            for row, (predicted, observed, right), image in zip(rows, told, _images(split, rows), strict=True)
+            for row, (predicted, observed, right), image in zip(rows, told, _images(test, rows), strict=True)
         )
 
     return chosen(order[:count]), chosen(order[::-1][:count])
@@ -101,13 +102,19 @@ def _number(prediction: Any, targets: np.ndarray) -> list[tuple[str, str, bool]]
     return found
 
 
-def _images(split: Split | None, rows: np.ndarray) -> list[str]:
-    if split is None or split.picture is None:
+def _images(test: Any, rows: np.ndarray) -> list[str]:
+    """Rows of the test data as data URIs; empty if they are no images."""
+    if isinstance(test, Split):
+        pictures = test.pictures(rows) if test.picture is not None else None
+    else:  # arrays: (n, height, width, channels), as convolutional networks take them
+        x = np.asarray(test[0])
+        pictures = x[rows].astype(np.float64) if x.ndim == 4 and x.shape[3] in _CHANNELS else None
+    if pictures is None:
         return [""] * len(rows)
     from matplotlib.image import imsave
 
     found = []
-    for values in split.pictures(rows):
+    for values in pictures:
         low, high = values.min(), values.max()
         shades = (values - low) / (high - low) if high > low else np.zeros_like(values)
         shades = shades[..., 0] if shades.shape[2:] == (1,) else shades

@@ -101,6 +101,15 @@ def test_images_are_shown_as_images(tmp_path):
     assert page.count("IMAGE-png") == 10
 
 
+@pytest.mark.parametrize(("shape", "shown"), [((8, 8, 1), True), ((5, 4, 3), True), ((8, 8, 2), False), ((64,), False)])
+def test_arrays_that_are_images_are_shown_as_images(classification, shape, shown):
+    posteriors, test = classification
+    prediction = posteriors["a"].predict(test)
+    x = np.random.default_rng(0).normal(size=(len(test.y), *shape))
+    most, least = cases(prediction, (x, test.y), 2)
+    assert [case.image.startswith("data:image/png") for case in (*most, *least)] == [shown] * 4
+
+
 def test_cases_are_the_most_and_the_least_certain(classification, regression):
     posteriors, test = classification
     prediction = posteriors["a"].predict(test)
