@@ -31,6 +31,7 @@ from inference.host.signals import Signals
 
 __all__ = ["Driver", "drive"]
 
+_LARGE = 10**8  # bytes of draws in memory from which on they are worth a word
 _TERMINATED = 143  # the exit code of a process that was ended by SIGTERM
 
 
@@ -119,8 +120,9 @@ class Driver:
     def _announce(self) -> None:
         for chain in self.chains:
             self.display.begin(chain.done, chain.number)
-        if self.stage.gather and self.ledger.size:
-            self.display.say(f"all draws will take at most {self.ledger.size / 1e6:,.1f} MB on disk")
+        if self.stage.gather and self.ledger.size > (0 if self.ledger.durable else _LARGE):
+            where = "on disk" if self.ledger.durable else "of memory"
+            self.display.say(f"all draws will take at most {self.ledger.size / 1e6:,.1f} MB {where}")
         if not self._going():
             raise FloatingPointError(f"all chains had stopped: {self.chains[0].stopped}")
 

@@ -11,9 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from inference.host.machine import available_memory
+from inference.host.telling import tell
+
 __all__ = ["Ledger", "Saved", "Values", "cut"]
 
 Values = dict[str, np.ndarray]
+
+_SHARE = 0.5  # of the memory: draws are copied when they are judged and predicted from
 
 
 class Saved(NamedTuple):
@@ -40,7 +45,7 @@ class Ledger:
         compile_seconds: seconds that earlier processes spent compiling.
         run_seconds: seconds that earlier processes spent running.
         ended: why the stage ended, if it ended in an earlier process; empty if it did not.
-        size: bytes that all draws will take on disk.
+        size: bytes that all draws will take, at most.
     """
 
     durable = False
@@ -59,6 +64,14 @@ class Ledger:
     def begin(self, chains: int, length: int, emission: tuple[Any, Any]) -> None:
         """Allocate `chains` x `length` draws shaped like `emission`; what is never filled takes no memory."""
         self._counts = [0] * chains
+        self.size = sum(
+            chains * length * leaf.size * leaf.dtype.itemsize for leaves in emission for leaf in leaves.values()
+        )
+        if self.size > _SHARE * available_memory():
+            tell(
+                f"all draws will take {self.size / 1e9:,.1f} GB, and the memory is {available_memory() / 1e9:,.1f} GB; "
+                'give a directory, so that they go to disk, or keep="last_layer", a larger thin or fewer draws'
+            )
         for group, leaves in zip(self._groups, emission, strict=True):
             group |= {name: np.empty((chains, length, *leaf.shape), leaf.dtype) for name, leaf in leaves.items()}
 
