@@ -28,6 +28,8 @@ lists the studies. Confirmed, contradicted and undecided are said of the publish
 Most studies have a hundred to a few hundred training rows where the papers have tens of thousands, so that they take
 minutes on two cores. A contradiction says that the finding does not show at that size; it does not say that the paper
 is wrong about its own.
+
+Times leave out reference chains that an earlier study had already made, so a study on its own may take longer.
 """
 
 _MARK = re.compile(r"^<!-- study (\S+) \| (\w+) \| (.*) \| (.*) -->$", re.MULTILINE)
