@@ -148,7 +148,8 @@ STUDIES = (
         title="The step size of HMC",
         question="Does the acceptance fall as slowly as in the paper where the step is 5, 10 and 50 times as long?",
         rule="The step is tuned for an acceptance of 72 %, the paper's; the table has what it came to. The "
-        "acceptance at 5 times the step minus the paper's 46.3 %, over seeds (another training set each): confirmed above 2 standard errors, contradicted below -2.",
+        "acceptance at 5 times the step minus the paper's 46.3 %, over seeds (another training set "
+        "each): confirmed above 2 standard errors, contradicted below -2.",
         published="Izmailov et al. 2021, as read in a review: acceptance 72.2, 46.3, 22.2 and 12.5 % at steps in the "
         "ratio 1 : 5 : 10 : 50, on 50 iterations.",
         run=hmc_step_size,
